@@ -1,0 +1,59 @@
+"""Where a request stops being an extension of the one before."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xnagent.core.prefix import Break, find_break
+
+BEFORE = [b'{"system":"S","tools":["a","b"]', b"user 1", b"assistant 1", b"user 2"]
+
+
+def changed(index: int, content: bytes) -> list[bytes]:
+    return [content if n == index else segment for n, segment in enumerate(BEFORE)]
+
+
+@pytest.mark.parametrize(
+    ("after", "segment", "index", "lost"),
+    [
+        (changed(0, b'{"system":"T","tools":["a","b"]'), "head", 0, 54),
+        (changed(0, b'{"system":"S","tools":["b","a"]'), "head", 0, 54),
+        (changed(1, b"user X"), "group 1", 1, 23),
+        (changed(2, b"assistant 1 and more"), "group 2", 2, 17),
+        (BEFORE[:3], "group 3", 3, 6),
+        ([], "head", 0, 54),
+    ],
+    ids=["system", "order of tools", "old message", "longer message", "missing message", "nothing"],
+)
+def test_M27_a_break_names_the_first_segment_that_differs(after, segment, index, lost):
+    found = find_break(BEFORE, after)
+    assert (found.segment, found.index, found.lost_bytes) == (segment, index, lost)
+    assert found.lost_tokens == lost // 4
+
+
+@pytest.mark.parametrize(
+    ("after", "detail"),
+    [
+        (changed(1, b"user X"), "first differing byte 5: b'1' became b'X'"),
+        (changed(2, b"assistant 1 and more"), "first differing byte 11: b'' became b' and more'"),
+        (BEFORE[:3], "it is missing"),
+    ],
+)
+def test_M27_the_detail_shows_the_first_byte(after, detail):
+    assert find_break(BEFORE, after).detail == detail
+
+
+@given(st.lists(st.binary(max_size=8), max_size=6), st.lists(st.binary(max_size=8), max_size=3))
+def test_M27_I1_an_extension_is_no_break(before, more):
+    assert find_break(before, [*before, *more]) is None
+    assert find_break(before, [bytes(bytearray(segment)) for segment in before]) is None
+
+
+@given(st.lists(st.binary(max_size=4), max_size=5), st.lists(st.binary(max_size=4), max_size=5))
+def test_M27_no_break_means_a_byte_prefix(before, after):
+    found = find_break(before, after)
+    if found is None:
+        assert b"".join(after).startswith(b"".join(before))
+    else:
+        assert isinstance(found, Break)
+        assert before[: found.index] == after[: found.index]

@@ -1,0 +1,334 @@
+"""When a spine is rebased, onto what, and when it is refused."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.sessions import ROOM, Story, example, fact, rebased, task
+from tests.core.test_items import THINK, call, result, user
+from xnagent.core.fold import fold
+from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
+from xnagent.core.items import AssistantText, Reasoning, ToolCall, ToolResult, UserText, calls_of, is_balanced
+from xnagent.core.pricing import Price
+from xnagent.core.rebase import RebasePlan, RebasePolicy, Room, clip_item, is_due, plan_rebase, room_for
+from xnagent.core.spine import Spine, estimate, extend
+from xnagent.core.spine_events import RebaseRefused
+from xnagent.core.tokens import estimate_items
+
+B001 = (
+    user("task"),
+    call("t1"),
+    result("t1"),
+    call("t2"),
+    call("t3"),
+    result("t2"),
+    result("t3"),
+    AssistantText(text="done"),
+)
+PRICE = Price(input_usd=3, cached_usd=0.3, output_usd=15)
+
+
+def spine_with(items, **fields) -> Spine:
+    return replace(extend(Spine(agent=PLANNER), items), **fields)
+
+
+def room_with_tail(tail_tokens: int) -> tuple[Room, RebasePolicy]:
+    """A room whose tail budget is exactly so many tokens."""
+    room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
+    return room, RebasePolicy(tail_share=(tail_tokens + 0.5) / room.usable_tokens)
+
+
+@pytest.mark.parametrize("kept", range(1, 8))
+def test_B001_T1_keeping_the_last_items_never_parts_a_call_from_its_result(kept: int):
+    room, policy = room_with_tail(estimate_items(B001[-kept:]))
+    plan = plan_rebase(spine_with(B001), "checkpoint", room=room, policy=policy)
+    assert is_balanced(plan.items)
+    assert plan.items[0] is B001[0]
+    ids = {item.call_id for item in calls_of(plan.items)}
+    assert ("t2" in ids) is ("t3" in ids)
+
+
+@given(st.integers(0, 200), st.integers(0, 9))
+def test_B001_T1_every_tail_budget_keeps_pairs(budget: int, cut: int):
+    items = (*B001, user("more"), THINK, *(replace(item, call_id=CallId("t9")) for item in (call(""), result(""))))
+    room, policy = room_with_tail(budget)
+    spine = spine_with(items[: len(items) - (cut if is_balanced(items[: len(items) - cut]) else 0)])
+    plan = plan_rebase(spine, "checkpoint", room=room, policy=policy)
+    assert is_balanced(plan.items)
+    assert estimate_items(plan.items[2:]) <= budget
+    tail = plan.items[2:]
+    assert spine.items[len(spine.items) - len(tail) :] == tail
+    assert plan.items_dropped == len(spine.items) - 1 - len(tail)
+
+
+def test_T2_a_run_with_one_user_message_and_200_calls_can_be_rebased():
+    story = example()
+    run = AgentId("r2")
+    story.launch(RunId("r2"))
+    for number in range(200):
+        story.step(f"output {number} " * 20, agent=run)
+    room = Room(window_tokens=16_000, max_output_tokens=1_000, head_tokens=500)
+    assert is_due(story.spine(run), room, policy=RebasePolicy()) == "hard"
+    before = estimate(story.spine(run), room.head_tokens)
+    assert story.rebase(run, room=room, forced=False)
+    assert estimate(story.spine(run), room.head_tokens) < before / 3
+    assert is_balanced(story.spine(run).items)
+    assert story.spine(run).items[-1].text.startswith("output 199")
+
+
+def sized(tokens: int) -> Spine:
+    return spine_with((user(), user(), user()), anchor_tokens=tokens, tokens_since_anchor=0)
+
+
+@pytest.mark.parametrize(("size", "cause"), [(6_000, None), (6_001, "soft"), (9_000, "soft"), (9_001, "hard")], ids=str)
+def test_M19_M53_the_threshold_itself_does_not_trigger_and_one_token_more_does(size: int, cause):
+    room = Room(window_tokens=11_256, max_output_tokens=1_000, head_tokens=0)
+    assert room.usable_tokens == 10_000
+    policy = RebasePolicy(policy="threshold", soft_share=0.6, hard_share=0.9)
+    assert is_due(sized(size), room, policy=policy) == cause
+
+
+def test_M62_the_output_has_its_place_and_a_small_window_has_none_left():
+    assert Room(window_tokens=100_000, max_output_tokens=20_000, head_tokens=1).usable_tokens == 79_744
+    assert Room(window_tokens=1_000, max_output_tokens=20_000, head_tokens=1).usable_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("cause", "sent", "usable"), [("soft", 100, 90_000), ("overflow", 60_000, 60_000), ("overflow", 99_999, 90_000)]
+)
+def test_B029_after_an_overflow_the_room_is_at_most_what_was_sent(cause: str, sent: int, usable: int):
+    room = Room(window_tokens=100_256, max_output_tokens=10_000, head_tokens=500)
+    smaller = room_for(spine_with((user(),), sent_estimate=sent), room, cause=cause)
+    assert (smaller.usable_tokens, smaller.max_output_tokens, smaller.head_tokens) == (usable, 10_000, 500)
+
+
+@pytest.mark.parametrize(
+    "spine",
+    [
+        spine_with(()),
+        spine_with((user(),)),
+        spine_with((user(), user())),
+        spine_with((user(), user(), user()), pending_request=3),
+        spine_with((user(), user(), call("a")), open_calls=(call("a"),)),
+    ],
+    ids=["empty", "only the objective", "only a checkpoint", "request under way", "open call"],
+)
+def test_M19_nothing_is_due_where_nothing_can_go(spine: Spine):
+    assert is_due(spine, Room(window_tokens=0, max_output_tokens=0, head_tokens=9), policy=RebasePolicy()) is None
+
+
+@pytest.mark.parametrize(
+    ("reread", "price", "policy", "cause"),
+    [
+        (9_999, PRICE, "economic", None),
+        (10_000, PRICE, "economic", "economic"),
+        (10_000, PRICE, "threshold", None),
+        (10_000, None, "economic", None),
+        (10_000, Price(input_usd=3, cached_usd=0, output_usd=1), "economic", None),
+        (12_499, Price(input_usd=3, cached_usd=0.3, output_usd=1, cache_write_usd=3.75), "economic", None),
+        (12_500, Price(input_usd=3, cached_usd=0.3, output_usd=1, cache_write_usd=3.75), "economic", "economic"),
+    ],
+)
+def test_M52_rent_or_buy_goes_when_the_rereads_have_cost_what_the_checkpoint_costs(reread, price, policy, cause):
+    """400 tokens of checkpoint and 600 of tail at ten times the price of a cached read."""
+    spine = spine_with((user(), user(), user()), tokens=5_600, tokens_at_state=5_000, reread_tokens=reread)
+    assert is_due(spine, ROOM, policy=RebasePolicy(policy=policy), price=price) == cause
+
+
+def test_M52_rereads_are_summed_for_each_request_and_start_anew_after_a_rebase():
+    story = Story()
+    story.begin()
+    story.step("x" * 1_000)
+    assert story.spine().reread_tokens == 0
+    story.add(fact("f1"))
+    story.step("y")
+    first = story.spine().reread_tokens
+    assert first == story.spine().droppable_tokens > 300
+    story.rebase()
+    assert (story.spine().reread_tokens, story.spine().droppable_tokens) == (0, 0)
+
+
+def plan_of(before: int, after: int) -> RebasePlan:
+    return RebasePlan(items=(), tokens_before=before, tokens_after=after, items_dropped=0, checkpoint_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "share", "has_gain"),
+    [(1_000, 800, 0.2, True), (1_000, 801, 0.2, False), (1_000, 1_000, 0.0, False), (1_000, 999, 0.0, True)],
+)
+def test_M52_T30_a_rebase_must_free_its_share(before, after, share, has_gain):
+    assert plan_of(before, after).has_gain(RebasePolicy(min_gain_share=share)) is has_gain
+
+
+@pytest.mark.parametrize("factor", [3.0, 0.3])
+def test_T8_a_gain_is_measured_on_one_scale(factor: float):
+    """The report says three times (or a third of) what the estimate says; that is no gain (or no loss) of a rebase."""
+    story = Story()
+    story.begin()
+    story.add(*(fact(f"f{n}", "words " * 20) for n in range(20)))
+    story.tell()
+    story.rebase()
+    spine = story.spine()
+    reported = replace(spine, anchor_tokens=int(factor * estimate(spine, ROOM.head_tokens)))
+    checkpoint_again = spine.items[1].text
+    minimal = plan_rebase(reported, checkpoint_again, room=ROOM, policy=RebasePolicy())
+    assert minimal.items == spine.items
+    assert not minimal.has_gain(RebasePolicy())
+    long = extend(spine, [user("x" * 60_000), user("y")])
+    measured = replace(long, state_at=3, anchor_tokens=int(factor * estimate(long, ROOM.head_tokens)))
+    assert plan_rebase(measured, checkpoint_again, room=ROOM, policy=RebasePolicy()).has_gain(RebasePolicy())
+
+
+def test_T9_I7_a_refusal_holds_until_the_spine_has_grown_by_a_tenth_of_the_window():
+    room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
+    spine = sized(6_500)
+    story = Story()
+    story.begin()
+    state = replace(story.state, spines={PLANNER: spine})
+    refusal = RebaseRefused(agent=PLANNER, cause="soft", tokens_before=6_500, tokens_after=6_400, detail="")
+    state = fold(state, refusal)
+    refused = state.spines[PLANNER]
+    assert (refused.refused_at, refused.refusals, state.refused_rebases) == (6_500, 1, (refusal,))
+    for size, cause in ((6_500, None), (7_499, None), (7_500, "soft"), (9_001, "hard")):
+        assert is_due(replace(refused, anchor_tokens=size), room, policy=RebasePolicy()) == cause
+    assert is_due(replace(refused, refused_at=9_000, anchor_tokens=9_001), room, policy=RebasePolicy()) == "hard"
+
+
+def test_M20_a_rebase_before_the_news_tells_them_so_that_nothing_is_left_to_append():
+    story = Story()
+    story.begin()
+    story.step("x" * 3_000)
+    story.add(task("late"))
+    story.rebase()
+    assert '"late"' in story.spine().items[1].text
+    assert story.tell() is None
+
+
+def test_M21_what_came_after_the_last_state_message_is_still_there():
+    story = Story()
+    story.begin()
+    story.step("old")
+    story.add(fact("f1"))
+    story.step("one", "two")
+    after = story.spine().items[story.spine().state_at + 1 :]
+    story.rebase()
+    assert story.spine().items[2:] == after
+    assert [item.text for item in after if isinstance(item, ToolResult)] == ["one", "two"]
+
+
+def test_M21_with_no_room_at_all_the_newest_step_is_dropped_whole_and_the_spine_stays_valid():
+    story = Story()
+    story.begin()
+    story.step("one", "two")
+    story.rebase(policy=RebasePolicy(tail_share=0.0))
+    assert [type(item) for item in story.spine().items] == [UserText, UserText]
+
+
+def test_M22_results_texts_and_arguments_are_clipped_and_stay_linked():
+    policy = RebasePolicy(result_characters=200, argument_characters=50)
+    arguments = json.dumps({"path": "a.py", "content": "x" * 5_000})
+    items = (
+        user(),
+        Reasoning(wire="chat", payload="r" * 5_000),
+        AssistantText(text="t" * 5_000),
+        ToolCall(call_id=CallId("c1"), name="write", arguments=arguments),
+        ToolCall(call_id=CallId("c2"), name="read", arguments='{"path":"a.py"}'),
+        ToolResult(call_id=CallId("c1"), text="head" + "o" * 5_000 + "tail", is_error=True),
+        ToolResult(call_id=CallId("c2"), text="short"),
+    )
+    plan = plan_rebase(spine_with(items), "checkpoint", room=ROOM, policy=policy)
+    _, _, reasoning, text, write, read, failed, short = plan.items
+    assert reasoning is items[1]
+    assert len(text.text) < 300
+    assert " characters omitted; see run_inspect or the log" in text.text
+    assert json.loads(write.arguments) == {
+        "_omitted": f"{len(arguments)} characters of arguments, left out at a rebase"
+    }
+    assert (write.call_id, write.name) == ("c1", "write")
+    assert (read, short) == (items[4], items[6])
+    assert failed.is_error
+    assert failed.text.startswith("head")
+    assert failed.text.endswith("tail")
+    assert is_balanced(plan.items)
+
+
+def test_M22_T19_a_second_rebase_does_not_cut_what_the_first_one_cut():
+    policy = RebasePolicy(result_characters=1_000)
+    once = clip_item(ToolResult(call_id=CallId("c"), text="x" * 90_000), policy)
+    assert clip_item(once, policy) == once
+    call_once = clip_item(ToolCall(call_id=CallId("c"), name="w", arguments="x" * 9_000), policy)
+    assert clip_item(call_once, policy) == call_once
+
+
+def test_M22_the_newest_results_are_not_dropped_because_they_are_many():
+    """Six results at the limit are more than a quarter of a window of 40,000: clipped harder, not lost."""
+    story = Story()
+    story.begin()
+    story.step(*("x" * 6_000 for _ in range(6)))
+    room = Room(window_tokens=40_000, max_output_tokens=4_000, head_tokens=1_000)
+    story.rebase(room=room)
+    assert len(calls_of(story.spine().items)) == 6
+
+
+def test_M22_T19_what_is_clipped_harder_still_says_how_much_is_missing():
+    story = Story()
+    story.begin()
+    story.step(*("x" * 90_000 for _ in range(6)))
+    story.rebase(room=Room(window_tokens=40_000, max_output_tokens=4_000, head_tokens=1_000))
+    results = [item.text for item in story.spine().items if isinstance(item, ToolResult)]
+    assert len(results) == 6
+    for text in results:
+        omitted = int(re.search(r"\[… ([\d,]+) characters omitted", text)[1].replace(",", ""))
+        assert omitted + text.count("x", 0, text.index("\n[")) + text.count("x", text.rindex("…]\n")) == 90_000
+
+
+def test_M23_M24_the_books_after_a_rebase():
+    story = example()
+    story.tell()
+    before = story.spine()
+    work, board = story.state.work, story.state.board
+    plan = story.plan()
+    story.add(rebased(PLANNER, plan, cursor=story.state.cause_count))
+    spine = story.spine()
+    assert spine.items == plan.items
+    assert spine.items[0] is before.items[0]
+    assert (spine.state_at, spine.generation, spine.lineage) == (1, 1, "planner.1")
+    assert (spine.cursor, spine.base, spine.anchor_tokens) == (story.state.cause_count, board, None)
+    assert (spine.requests, spine.refused_at, spine.unanswered_rebases) == (0, None, 1)
+    assert spine.tokens == estimate_items(plan.items) == plan.tokens_after - ROOM.head_tokens
+    assert story.state.work is work
+    assert len(story.state.rebases) == 1
+    story.step("ok")
+    assert story.spine().unanswered_rebases == 0
+
+
+def test_M24_a_worker_has_no_board_to_remember():
+    story = example()
+    story.launch(RunId("r2"))
+    story.step("x", agent=AgentId("r2"))
+    story.rebase(AgentId("r2"))
+    assert story.spine(AgentId("r2")).base is None
+    assert [item.origin for item in story.spine(AgentId("r2")).items[:2]] == ["task", "state"]
+
+
+def test_M50_the_objective_stays_first_so_that_system_tools_and_objective_stay_cached():
+    story = example()
+    first = story.spine().items[0]
+    for _ in range(3):
+        story.step("ok")
+        story.rebase()
+        assert story.spine().items[0] is first
+    assert story.spine().generation == 3
+
+
+def test_M81_a_number_survives_ten_rebases_to_the_digit():
+    story = example()
+    story.add(fact("f9", "pi", value="3.14159265358979323846"))
+    for _ in range(10):
+        story.step("ok")
+        story.rebase()
+    assert story.spine().items[1].text.count("3.14159265358979323846") == 1

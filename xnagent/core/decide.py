@@ -1,0 +1,162 @@
+"""`decide(state)`: what to do next, in a fixed order. The next move is a value; the orchestrator makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xnagent.core.events import Outcome
+from xnagent.core.ids import RunId, agent_of
+from xnagent.core.state import SessionState, active_runs, waits_for, work_of
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlanner:
+    """Ask the Planner for its next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriveRun:
+    """Take a run from where it is to its end."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class SettleQueued:
+    """End a run that has not begun."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckWhole:
+    """Run the session's own checks on the integrated result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """Nothing is left to do: bring the result home and settle."""
+
+
+Work: TypeAlias = StepPlanner | DriveRun | SettleQueued | CheckWhole | Conclude
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Break off what is under way."""
+
+    target: Work
+
+
+Action: TypeAlias = Work | Stop
+
+
+def is_halting(state: SessionState) -> bool:
+    """Whether nothing new may begin: the Planner finished, a limit was met, its provider failed, or a signal came."""
+    return any((state.finish, state.limit, state.fault, state.interrupted))
+
+
+def decide(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int) -> tuple[Action, ...]:
+    """The actions to begin now, given those under way: stops first, then runs in order, then the Planner."""
+    if state.settled is not None or Conclude() in in_flight:
+        return ()
+    if is_halting(state):
+        return _halt(state, in_flight)
+    wanted = (*_stops(state, in_flight), *_drives(state, in_flight, parallel=parallel), *_planner(state))
+    return tuple(action for action in wanted if action not in in_flight)
+
+
+def is_urgent(state: SessionState) -> bool:
+    """Whether even the step under way must be broken off: a signal, or the deadline."""
+    return state.interrupted is not None or (state.limit is not None and state.limit.limit == "deadline")
+
+
+def needs_check(state: SessionState) -> bool:
+    """Whether the session's own checks have to run before it can be settled."""
+    if state.finish is None or state.finish.outcome != "completed" or state.started is None:
+        return False
+    if state.limit or state.fault or state.interrupted:
+        return False
+    return any(check not in state.checks for check in state.started.checks)
+
+
+def _halt(state: SessionState, in_flight: AbstractSet[Action]) -> tuple[Action, ...]:
+    urgent = is_urgent(state)
+    targets = [
+        action
+        for action in in_flight
+        if isinstance(action, DriveRun) or (urgent and isinstance(action, StepPlanner | CheckWhole))
+    ]
+    stops = sorted((Stop(target) for target in targets if Stop(target) not in in_flight), key=repr)
+    if stops or in_flight:
+        return tuple(stops)
+    if abandoned := _abandoned(state):
+        return abandoned
+    return (CheckWhole(),) if needs_check(state) else (Conclude(),)
+
+
+def _abandoned(state: SessionState) -> tuple[SettleQueued, ...]:
+    """What the Planner's end leaves behind; after a limit, a fault or a signal runs wait for a resumption instead."""
+    if state.limit or state.fault or state.interrupted:
+        return ()
+    return tuple(SettleQueued(run.run) for run in active_runs(state))
+
+
+def _stops(state: SessionState, in_flight: AbstractSet[Action]) -> tuple[Action, ...]:
+    cancelled = [run.run for run in active_runs(state) if work_of(state, agent_of(run.run)).cancel_reason is not None]
+    return tuple(Stop(DriveRun(run)) if DriveRun(run) in in_flight else SettleQueued(run) for run in cancelled)
+
+
+def _drives(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int) -> tuple[Action, ...]:
+    driven = sum(isinstance(action, DriveRun) for action in in_flight)
+    ready = [
+        DriveRun(run.run)
+        for run in active_runs(state)
+        if DriveRun(run.run) not in in_flight
+        and work_of(state, agent_of(run.run)).cancel_reason is None
+        and not (run.status == "queued" and waits_for(state, run.task))
+    ]
+    return tuple(ready[: max(0, parallel - driven)])
+
+
+def _planner(state: SessionState) -> tuple[Action, ...]:
+    return () if state.planner == "waiting" else (StepPlanner(),)
+
+
+def outcome_of(state: SessionState) -> Outcome:
+    """How the session ends, from state alone: what the Planner claims counts only where checks agree."""
+    if state.interrupted is not None:
+        return "interrupted"
+    if state.limit is not None:
+        return "deadline" if state.limit.limit == "deadline" else "limit"
+    if state.fault is not None:
+        return "prefix_broken" if state.fault.fault == "prefix" else "provider_error"
+    if state.finish is not None and state.finish.outcome == "blocked":
+        return "blocked"
+    return _judged(state)
+
+
+def _judged(state: SessionState) -> Outcome:
+    tasks = [task for task in state.board.tasks.values() if task.status != "dropped"]
+    done = sum(task.status == "completed" for task in tasks)
+    claimed = state.finish is not None and state.finish.outcome == "completed"
+    if claimed and done == len(tasks) and _have_passed(state):
+        return "completed"
+    return "partial" if done else "failed"
+
+
+def _have_passed(state: SessionState) -> bool:
+    """Whether every check of the session has run, and none failed."""
+    wanted = () if state.started is None else state.started.checks
+    return all(check in state.checks for check in wanted) and all(one.has_passed for one in state.checks.values())
+
+
+def is_verified(state: SessionState) -> bool | None:
+    """Whether every check passed; None if there was nothing to check."""
+    tasks = [task for task in state.board.tasks.values() if task.status != "dropped"]
+    wanted = [bool(state.started and state.started.checks), *(bool(task.checks) for task in tasks)]
+    if not any(wanted):
+        return None
+    return _have_passed(state) and all(task.status == "completed" for task in tasks)

@@ -1,0 +1,316 @@
+"""`fold(state, event)`: the only way in which state comes about. Pure, total, deterministic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from xnagent.core import events as ev
+from xnagent.core import fold_spine
+from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
+from xnagent.core.ids import RunId, agent_of
+from xnagent.core.state import SessionState, work_of
+from xnagent.core.text import first_line
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+KEPT_CAUSES: Final = 400
+
+
+def fold(state: SessionState, event: ev.Event) -> SessionState:
+    """The state after the event.
+
+    Events about what is not known leave it as it is. What would unbalance a spine (a result for no open call, a message
+    between a call and its result) raises ValueError: the store refuses such an event before it is written.
+    """
+    return _HANDLERS[type(event)](state, event)
+
+
+def fold_all(events: Iterable[ev.Event], state: SessionState | None = None) -> SessionState:
+    """The state after all the events, in order."""
+    state = SessionState() if state is None else state
+    for event in events:
+        state = fold(state, event)
+    return state
+
+
+def with_entry(mapping: Mapping[Key, Value], key: Key, *, value: Value) -> dict[Key, Value]:
+    """A copy of the mapping with one entry set."""
+    copy = dict(mapping)
+    copy[key] = value
+    return copy
+
+
+def _board(state: SessionState, **parts: object) -> SessionState:
+    board: Board = replace(cast("Any", state.board), **parts)
+    return replace(state, board=board)
+
+
+def _cause(state: SessionState, text: str, *, is_operation: bool = False, wakes: bool = False) -> SessionState:
+    number = state.cause_count + 1
+    cause = Cause(number=number, text=text, is_operation=is_operation)
+    return replace(
+        state,
+        causes=(*state.causes[-KEPT_CAUSES + 1 :], cause),
+        cause_count=number,
+        last_wake=number if wakes else state.last_wake,
+        planner="ready" if wakes else state.planner,
+    )
+
+
+def _operation(state: SessionState, text: str) -> SessionState:
+    return _cause(state, text, is_operation=True)
+
+
+def _with_run(state: SessionState, run: RunId, **fields: object) -> SessionState:
+    old = state.board.runs.get(run)
+    if old is None:
+        return state
+    new: Run = replace(cast("Any", old), **fields)
+    return _board(state, runs=with_entry(state.board.runs, run, value=new))
+
+
+def _with_task_status(state: SessionState, run: RunId, *, status: TaskStatus) -> SessionState:
+    task = state.board.tasks.get(state.board.runs[run].task)
+    if task is None or task.status == "dropped":
+        return state
+    return _board(state, tasks=with_entry(state.board.tasks, task.task, value=replace(task, status=status)))
+
+
+def _session_value(state: SessionState, name: str, *, value: str) -> SessionState:
+    return _board(state, session=with_entry(state.board.session, name, value=value))
+
+
+def _session_started(state: SessionState, event: ev.SessionStarted) -> SessionState:
+    state = replace(state, session=event.session, started=event)
+    return _session_value(state, "integration_head", value=event.base) if event.base else state
+
+
+def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
+    return replace(
+        state,
+        epoch=event.epoch,
+        settled=None,
+        finish=state.finish if _is_unfinished_end(state) else None,
+        limit=None,
+        fault=None,
+        interrupted=None,
+        applied=None,
+        checks={},
+    )
+
+
+def _is_unfinished_end(state: SessionState) -> bool:
+    """Whether the session was cut short in its last part, so that what the Planner said at the end still stands."""
+    return state.settled is None or state.settled.outcome in {"interrupted", "deadline", "error"}
+
+
+def _user_message_added(state: SessionState, event: ev.UserMessageAdded) -> SessionState:
+    state = _board(state, messages=with_entry(state.board.messages, event.message, value=event.text))
+    return _cause(replace(state, finish=None), f"the user wrote {event.message}", wakes=True)
+
+
+def _task_added(state: SessionState, event: ev.TaskAdded) -> SessionState:
+    task = Task(
+        task=event.task,
+        title=event.title,
+        objective=event.objective,
+        checks=event.checks,
+        depends_on=event.depends_on,
+        scope=event.scope,
+    )
+    state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=task))
+    return _operation(state, f"planned task {event.task}")
+
+
+def _task_revised(state: SessionState, event: ev.TaskRevised) -> SessionState:
+    old = state.board.tasks.get(event.task)
+    if old is None:
+        return state
+    reopened: TaskStatus = "pending" if old.status in {"completed", "dropped"} else old.status
+    task = replace(
+        old,
+        title=event.title,
+        objective=event.objective,
+        checks=event.checks,
+        depends_on=event.depends_on,
+        scope=event.scope,
+        status=reopened,
+    )
+    state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=task))
+    return _operation(state, f"revised task {event.task}")
+
+
+def _task_dropped(state: SessionState, event: ev.TaskDropped) -> SessionState:
+    old = state.board.tasks.get(event.task)
+    if old is None:
+        return state
+    state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=replace(old, status="dropped")))
+    return _operation(state, f"dropped task {event.task}")
+
+
+def _run_started(state: SessionState, event: ev.RunStarted) -> SessionState:
+    run = Run(
+        run=event.run,
+        task=event.task,
+        brief=event.brief,
+        model=event.model,
+        checks=event.checks,
+        scope=event.scope,
+    )
+    task = state.board.tasks.get(event.task)
+    state = _board(state, runs=with_entry(state.board.runs, event.run, value=run))
+    if task is not None:
+        task = replace(task, runs=(*task.runs, event.run), status="active")
+        state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=task))
+    return _operation(state, f"delegated task {event.task} as {event.run}")
+
+
+def _run_launched(state: SessionState, event: ev.RunLaunched) -> SessionState:
+    return _with_run(state, event.run, status="working", base=event.base, reason="")
+
+
+def _run_message_sent(state: SessionState, event: ev.RunMessageSent) -> SessionState:
+    log = work_of(state, agent_of(event.run))
+    log = replace(log, inbox=(*log.inbox, event.text), letters=(*log.letters, event.text))
+    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    return _operation(state, f"wrote to {event.run}")
+
+
+def _run_cancel_requested(state: SessionState, event: ev.RunCancelRequested) -> SessionState:
+    log = replace(work_of(state, agent_of(event.run)), cancel_reason=event.reason)
+    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    return _operation(state, f"asked to cancel {event.run}")
+
+
+def _progress_noted(state: SessionState, event: ev.ProgressNoted) -> SessionState:
+    log = work_of(state, agent_of(event.run))
+    log = replace(log, notes=(*log.notes, event.text))
+    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    return _with_run(state, event.run, progress=event.text)
+
+
+def _run_submitted(state: SessionState, event: ev.RunSubmitted) -> SessionState:
+    return _with_run(state, event.run, status="submitted", claim=event.status, summary=event.summary)
+
+
+def _patch_taken(state: SessionState, event: ev.PatchTaken) -> SessionState:
+    return _with_run(state, event.run, patch=event.patch, changed_files=event.changed_files, flags=event.flags)
+
+
+def _check_finished(state: SessionState, event: ev.CheckFinished) -> SessionState:
+    if event.run is None:
+        state = replace(state, checks=with_entry(state.checks, event.evidence.command, value=event.evidence))
+        verdict = "passed" if event.evidence.has_passed else "failed"
+        return _cause(state, f"final check {verdict}: {first_line(event.evidence.command)}")
+    run = state.board.runs.get(event.run)
+    if run is None:
+        return state
+    others = tuple(known for known in run.evidence if known.command != event.evidence.command)
+    return _with_run(state, event.run, evidence=(*others, event.evidence))
+
+
+def _patch_merged(state: SessionState, event: ev.PatchMerged) -> SessionState:
+    state = _with_run(state, event.run, merged=event.commit)
+    return _session_value(state, "integration_head", value=event.commit)
+
+
+def _run_settled(state: SessionState, event: ev.RunSettled) -> SessionState:
+    if event.run not in state.board.runs:
+        return state
+    statuses: Mapping[str, TaskStatus] = {"completed": "completed", "failed": "failed", "cancelled": "pending"}
+    state = _with_run(state, event.run, status=event.status, reason=event.reason, conflicts=event.conflicts)
+    state = _with_task_status(state, event.run, status=statuses[event.status])
+    task = state.board.runs[event.run].task
+    what = "merge conflict" if event.conflicts else event.status
+    return _cause(state, f"run {event.run} settled: {what} (task {task})", wakes=True)
+
+
+def _run_interrupted(state: SessionState, event: ev.RunInterrupted) -> SessionState:
+    status: RunStatus = "interrupted"
+    return _with_run(state, event.run, status=status, reason=event.reason)
+
+
+def _fact_recorded(state: SessionState, event: ev.FactRecorded) -> SessionState:
+    fact = Fact(fact=event.fact, text=event.text, value=event.value, source=event.source, is_pinned=event.is_pinned)
+    state = _board(state, facts=with_entry(state.board.facts, event.fact, value=fact))
+    own = event.source == "planner"
+    return _cause(state, f"{event.source} recorded fact {event.fact}", is_operation=own)
+
+
+def _fact_corrected(state: SessionState, event: ev.FactCorrected) -> SessionState:
+    old = state.board.facts.get(event.fact)
+    if old is None:
+        return state
+    fact = replace(
+        old,
+        text=event.text,
+        value=event.value,
+        source=event.source,
+        revision=old.revision + 1,
+        retracted=None,
+    )
+    state = _board(state, facts=with_entry(state.board.facts, event.fact, value=fact))
+    own = event.source == "planner"
+    return _cause(state, f"{event.source} corrected fact {event.fact}", is_operation=own)
+
+
+def _fact_retracted(state: SessionState, event: ev.FactRetracted) -> SessionState:
+    old = state.board.facts.get(event.fact)
+    if old is None:
+        return state
+    fact = replace(old, retracted=event.reason or "retracted", is_pinned=False)
+    state = _board(state, facts=with_entry(state.board.facts, event.fact, value=fact))
+    return _operation(state, f"retracted fact {event.fact}")
+
+
+def _finish_requested(state: SessionState, event: ev.FinishRequested) -> SessionState:
+    return _operation(replace(state, finish=event), f"finished: {event.outcome}")
+
+
+def _limit_reached(state: SessionState, event: ev.LimitReached) -> SessionState:
+    return replace(state, limit=state.limit or event)
+
+
+def _session_interrupted(state: SessionState, event: ev.SessionInterrupted) -> SessionState:
+    return replace(state, interrupted=event)
+
+
+def _result_applied(state: SessionState, event: ev.ResultApplied) -> SessionState:
+    return replace(state, applied=event)
+
+
+def _session_settled(state: SessionState, event: ev.SessionSettled) -> SessionState:
+    return replace(state, settled=event, spent_seconds=event.duration_seconds)
+
+
+_HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]] = {
+    ev.SessionStarted: _session_started,
+    ev.SessionResumed: _session_resumed,
+    ev.UserMessageAdded: _user_message_added,
+    ev.TaskAdded: _task_added,
+    ev.TaskRevised: _task_revised,
+    ev.TaskDropped: _task_dropped,
+    ev.RunStarted: _run_started,
+    ev.RunLaunched: _run_launched,
+    ev.RunMessageSent: _run_message_sent,
+    ev.RunCancelRequested: _run_cancel_requested,
+    ev.ProgressNoted: _progress_noted,
+    ev.RunSubmitted: _run_submitted,
+    ev.PatchTaken: _patch_taken,
+    ev.CheckFinished: _check_finished,
+    ev.PatchMerged: _patch_merged,
+    ev.RunSettled: _run_settled,
+    ev.RunInterrupted: _run_interrupted,
+    ev.FactRecorded: _fact_recorded,
+    ev.FactCorrected: _fact_corrected,
+    ev.FactRetracted: _fact_retracted,
+    ev.FinishRequested: _finish_requested,
+    ev.LimitReached: _limit_reached,
+    ev.SessionInterrupted: _session_interrupted,
+    ev.ResultApplied: _result_applied,
+    ev.SessionSettled: _session_settled,
+    **fold_spine.HANDLERS,
+}

@@ -1,0 +1,97 @@
+"""How much a session may use, and whether the next request still fits: what can't be paid is not started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xnagent.core.events import LimitReached
+from xnagent.core.ids import AgentId, agent_of
+from xnagent.core.pricing import Price, ceiling_usd
+from xnagent.core.spine import Spine
+from xnagent.core.state import SessionState, steps_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The user's limits; None: none. Money and tokens are kept by reserving the most that a request can use."""
+
+    usd: float | None = None
+    tokens: int | None = None
+    """Input and output of all requests."""
+    steps: int | None = 1_000
+    """Planner and Worker steps together."""
+    runs: int | None = 100
+    deadline_seconds: float | None = 14_400.0
+    run_steps: int = 150
+    """Steps of one run; a run that needs more fails."""
+
+
+def spent_usd(state: SessionState) -> float | None:
+    """Money spent so far; None if the cost of a request is unknown."""
+    costs = [totals.cost_usd for totals in state.totals.values()]
+    return None if any(cost is None for cost in costs) else sum(cost or 0.0 for cost in costs)
+
+
+def spent_tokens(state: SessionState) -> int:
+    """Tokens used so far, input and output."""
+    usages = [totals.usage for totals in state.totals.values()]
+    return sum((usage.input_tokens or 0) + (usage.output_tokens or 0) for usage in usages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A request that somebody would like to send."""
+
+    agent: AgentId
+    input_tokens: int
+    max_output_tokens: int
+    price: Price | None
+
+
+def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> LimitReached | None:
+    """Why a request of that size must not be sent; None if it may.
+
+    Requests under way are counted at the most that they can use, so that the totals never pass the limit.
+    """
+    under_way = _under_way(state, but=wanted.agent)
+    if limits.steps is not None and sum(steps_of(state)) + len(under_way) >= limits.steps:
+        return LimitReached(limit="steps", detail=f"step limit reached: {limits.steps}")
+    outputs = wanted.max_output_tokens + sum(_output_of(state, spine) for spine in under_way)
+    size = wanted.input_tokens + sum(spine.sent_estimate for spine in under_way) + outputs
+    if limits.tokens is not None and spent_tokens(state) + size > limits.tokens:
+        detail = f"token limit: {spent_tokens(state):,} of {limits.tokens:,} used, the next request may use {size:,}"
+        return LimitReached(limit="tokens", detail=detail)
+    ceiling = ceiling_usd(size - outputs, outputs, price=wanted.price)
+    return _refuse_money(state, limits, ceiling=ceiling)
+
+
+def _output_of(state: SessionState, spine: Spine) -> int:
+    manifest = state.manifests.get(spine.sent_manifest)
+    return 0 if manifest is None else manifest.max_output_tokens
+
+
+def _under_way(state: SessionState, *, but: AgentId) -> tuple[Spine, ...]:
+    settled = {"completed", "failed", "cancelled"}
+    over = {agent_of(run.run) for run in state.board.runs.values() if run.status in settled}
+    return tuple(
+        spine
+        for agent, spine in state.spines.items()
+        if spine.pending_request is not None and agent != but and agent not in over
+    )
+
+
+def _refuse_money(state: SessionState, limits: Limits, *, ceiling: float | None) -> LimitReached | None:
+    if limits.usd is None:
+        return None
+    spent = spent_usd(state)
+    if spent is None or ceiling is None:
+        return LimitReached(limit="usd", detail="a money limit needs a price: the model's price is not known")
+    if spent + ceiling > limits.usd:
+        detail = f"money limit: ${spent:.4f} of ${limits.usd:.4f} spent, the next request may cost ${ceiling:.4f}"
+        return LimitReached(limit="usd", detail=detail)
+    return None
+
+
+def is_last_step(state: SessionState, limits: Limits) -> bool:
+    """Whether the step limit is used up by the steps taken."""
+    return limits.steps is not None and sum(steps_of(state)) >= limits.steps

@@ -1,0 +1,192 @@
+"""An agent's append-only, model-visible history, and the bookkeeping that makes its next message small.
+
+Two things may happen to a spine: it is extended at the end, or it is rebased (`rebase.py`). Invariants I1–I8 are in
+DESIGN, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from xnagent.core.board import Board
+from xnagent.core.ids import AgentId, CallId
+from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
+from xnagent.core.spine_events import RequestStarted
+from xnagent.core.tokens import Usage, estimate_items, is_plausible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spine:
+    """The history of one agent. A new value for each change; items are shared, never changed (I5)."""
+
+    agent: AgentId
+    generation: int = 0
+    """How often it was rebased; with the agent it names the lineage."""
+    items: tuple[Item, ...] = ()
+    tokens: int = 0
+    """Estimate of all items, without system text and tools."""
+    head: int = 1
+    """How many items at the start no rebase replaces: the objective, or a Worker's brief."""
+    state_at: int | None = None
+    """Position of the newest state message: baseline, delta or checkpoint."""
+    tokens_at_state: int = 0
+    """Estimate of the items before that position."""
+    base: Board | None = None
+    """What the model was last told of the board."""
+    cursor: int = 0
+    """Number of the last cause that it was told."""
+    deltas: int = 0
+    anchor_tokens: int | None = None
+    """What the provider reported for the last request and its reply; None: nothing plausible in this lineage."""
+    tokens_since_anchor: int = 0
+    sent_estimate: int = 0
+    """Estimate of the request under way or last sent, system and tools included."""
+    sent_items: int = 0
+    """How many items the last request of this lineage held."""
+    sent_sha256: str = ""
+    """Of its body."""
+    sent_manifest: str = ""
+    pending_request: int | None = None
+    """Number of a request that was started and has no reply yet: it is sent again as it is."""
+    requests: int = 0
+    """Requests of this lineage."""
+    open_calls: tuple[ToolCall, ...] = ()
+    results: Mapping[CallId, ToolResult] = field(default_factory=dict)
+    """Results of open calls, until all are there."""
+    reread_tokens: int = 0
+    """What the droppable part has cost in re-reads since the last rebase, in tokens."""
+    refused_at: int | None = None
+    """Size at which a rebase was last refused."""
+    refusals: int = 0
+    unanswered_rebases: int = 0
+    """Rebases since the last reply: two without a reply in between are one too many (B029)."""
+
+    @property
+    def lineage(self) -> str:
+        """Name of the chain of requests of which each must extend the one before."""
+        return f"{self.agent}.{self.generation}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls still wait for their results; then nothing else may be appended."""
+        return bool(self.open_calls)
+
+    @property
+    def droppable_tokens(self) -> int:
+        """Estimate of what a rebase could drop: everything between the head and the newest state message."""
+        return max(0, self.tokens_at_state - estimate_items(self.items[: self.head]))
+
+
+def extend(spine: Spine, items: Sequence[Item]) -> Spine:
+    """Append items at the end; raises ValueError while calls are open, because it would part them from results."""
+    if spine.is_open:
+        waiting = ", ".join(call.call_id for call in spine.open_calls if call.call_id not in spine.results)
+        message = f"the spine of {spine.agent} has open calls ({waiting}); nothing may stand before their results"
+        raise ValueError(message)
+    return _appended(spine, items)
+
+
+def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
+    more = estimate_items(items)
+    return replace(
+        spine,
+        items=(*spine.items, *items),
+        tokens=spine.tokens + more,
+        tokens_since_anchor=spine.tokens_since_anchor + more,
+    )
+
+
+def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, cursor: int, is_delta: bool) -> Spine:
+    """Append a state message and remember what it told: the board, the cause it ends with, and its position."""
+    position, before = len(spine.items), spine.tokens
+    return replace(
+        extend(spine, items),
+        state_at=position,
+        tokens_at_state=before,
+        base=board,
+        cursor=cursor,
+        deltas=spine.deltas + is_delta,
+    )
+
+
+def start_request(spine: Spine, started: RequestStarted) -> Spine:
+    """The spine as it is goes out; what it could have dropped is read once more."""
+    is_repeat = spine.pending_request is not None
+    return replace(
+        spine,
+        pending_request=started.request,
+        sent_estimate=started.estimate_tokens,
+        sent_items=started.items,
+        sent_sha256=started.sha256,
+        sent_manifest=started.manifest,
+        requests=spine.requests + (not is_repeat),
+        reread_tokens=spine.reread_tokens + (0 if is_repeat else spine.droppable_tokens),
+    )
+
+
+def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spine:
+    """Append a whole reply; its calls are open until each has a result."""
+    longer = replace(extend(spine, items), open_calls=calls_of(items), pending_request=None, unanswered_rebases=0)
+    total = _reported_total(usage, spine.sent_estimate)
+    return longer if total is None else replace(longer, anchor_tokens=total, tokens_since_anchor=0)
+
+
+def _reported_total(usage: Usage, estimated_input: int) -> int | None:
+    if usage.input_tokens is None or usage.is_estimated or not is_plausible(usage.input_tokens, estimated_input):
+        return None
+    return usage.input_tokens + (usage.output_tokens or 0)
+
+
+def add_result(spine: Spine, result: ToolResult) -> Spine:
+    """Take one result; with the last one all are appended in the order of the calls (I3, T31).
+
+    A result for a call that is not open, or a second one, raises ValueError.
+    """
+    if all(call.call_id != result.call_id for call in spine.open_calls) or result.call_id in spine.results:
+        message = f"{result.call_id} is not an open call of {spine.agent}"
+        raise ValueError(message)
+    results = {**spine.results, result.call_id: result}
+    if len(results) < len(spine.open_calls):
+        return replace(spine, results=results)
+    ordered = [results[call.call_id] for call in spine.open_calls]
+    return replace(_appended(spine, ordered), open_calls=(), results={})
+
+
+def missing_calls(spine: Spine) -> tuple[ToolCall, ...]:
+    """The open calls that have no result yet, in order."""
+    return tuple(call for call in spine.open_calls if call.call_id not in spine.results)
+
+
+def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, cursor: int) -> Spine:
+    """The spine after a rebase onto `items`: a new lineage whose base is what the checkpoint contains."""
+    return replace(
+        spine,
+        generation=spine.generation + 1,
+        items=tuple(items),
+        tokens=estimate_items(items),
+        state_at=spine.head,
+        tokens_at_state=estimate_items(items[: spine.head]),
+        base=board,
+        cursor=cursor,
+        anchor_tokens=None,
+        tokens_since_anchor=0,
+        pending_request=None,
+        sent_items=0,
+        sent_sha256="",
+        requests=0,
+        reread_tokens=0,
+        refused_at=None,
+        refusals=0,
+        unanswered_rebases=spine.unanswered_rebases + 1,
+    )
+
+
+def estimate(spine: Spine, head_tokens: int) -> int:
+    """Tokens of the next request: the last report plus an estimate of what came after it (M59), else all estimated.
+
+    `head_tokens` is the estimate of system text and tools.
+    """
+    if spine.anchor_tokens is None:
+        return head_tokens + spine.tokens
+    return spine.anchor_tokens + spine.tokens_since_anchor

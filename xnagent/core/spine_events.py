@@ -1,0 +1,187 @@
+"""The events of spines, requests and tools; `events.py` joins them with the others into the closed union."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from xnagent.core.ids import AgentId, CallId, Ticket
+from xnagent.core.items import Item, ReplyItem
+from xnagent.core.tokens import Usage
+
+EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
+ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestRecorded:
+    """What stands before the history of a role: frozen for the session, so that requests can be rebuilt."""
+
+    manifest: str
+    """The first 16 hex digits of its SHA-256."""
+    role: str
+    wire: str
+    model: str
+    system: str
+    tools: str
+    """The tool definitions as canonical JSON, in the order in which they are sent."""
+    max_output_tokens: int
+    window_tokens: int
+    options: str = "{}"
+    """Further parameters of the request, as canonical JSON."""
+    send_reasoning: bool = False
+    """The endpoint wants the reasoning of earlier replies back."""
+    type: Literal["manifest_recorded"] = "manifest_recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineExtended:
+    """A message that xnagent wrote went to the end of a spine."""
+
+    agent: AgentId
+    kind: ExtensionKind
+    items: tuple[Item, ...]
+    cursor: int = 0
+    """With a baseline or delta: the number of the last cause that it tells."""
+    type: Literal["spine_extended"] = "spine_extended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpineRebased:
+    """A spine was replaced by its first message, a checkpoint and a tail. No model was asked."""
+
+    agent: AgentId
+    items: tuple[Item, ...]
+    """The spine as it is now, whole."""
+    cursor: int
+    cause: str
+    """`soft`, `hard`, `economic` or `overflow`."""
+    tokens_before: int
+    tokens_after: int
+    items_dropped: int
+    checkpoint_tokens: int
+    price_usd: float | None = None
+    """What sending the new part costs; None: no price is known."""
+    break_even_steps: float | None = None
+    type: Literal["spine_rebased"] = "spine_rebased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebaseRefused:
+    """A rebase would have freed too little; it is not tried again before the spine has grown."""
+
+    agent: AgentId
+    cause: str
+    tokens_before: int
+    tokens_after: int
+    detail: str
+    type: Literal["rebase_refused"] = "rebase_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStarted:
+    """A request is about to be sent. It is the manifest and the spine as they are at this event."""
+
+    agent: AgentId
+    request: int
+    """1, 2, 3… over the session."""
+    manifest: str
+    items: int
+    estimate_tokens: int
+    predicted_cached_tokens: int | None
+    sha256: str
+    """Of the body."""
+    size_bytes: int
+    type: Literal["request_started"] = "request_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRetried:
+    """An attempt failed and is made again after a pause."""
+
+    agent: AgentId
+    request: int
+    attempt: int
+    fault: str
+    detail: str
+    wait_seconds: float
+    type: Literal["request_retried"] = "request_retried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed:
+    """A request failed for good."""
+
+    agent: AgentId
+    request: int
+    fault: str
+    detail: str
+    type: Literal["request_failed"] = "request_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyReceived:
+    """A model answered: its items join the spine verbatim and its calls are open."""
+
+    agent: AgentId
+    request: int
+    items: tuple[ReplyItem, ...]
+    usage: Usage
+    cost_usd: float | None
+    finish: str
+    """`stop`, `tool_calls`, `length` or `content_filter`."""
+    duration_seconds: float
+    first_token_seconds: float | None = None
+    note: str = ""
+    """What was odd about the usage."""
+    type: Literal["reply_received"] = "reply_received"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A tool call is about to have an effect."""
+
+    agent: AgentId
+    call_id: CallId
+    tool: str
+    effect: EffectClass
+    spool: str | None = None
+    """Where an opaque command keeps its output and exit status, relative to the session's work folder."""
+    before: str | None = None
+    """With `checkable`: the state that the effect starts from (`path` and hash)."""
+    after: str | None = None
+    """With `checkable`: the state that it leads to."""
+    type: Literal["tool_started"] = "tool_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """A tool call has its one result. When all calls of a reply have theirs, they join the spine in call order."""
+
+    agent: AgentId
+    call_id: CallId
+    tool: str
+    text: str
+    """What the model reads."""
+    code: str = "ok"
+    """`ok`, or the error's code."""
+    label: str = ""
+    """What a person reads, one line."""
+    artifact: Ticket | None = None
+    paths_read: tuple[str, ...] = ()
+    paths_changed: tuple[str, ...] = ()
+    exit_code: int | None = None
+    duration_seconds: float = 0.0
+    type: Literal["tool_finished"] = "tool_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixBroken:
+    """A request did not extend the one before it in its lineage."""
+
+    agent: AgentId
+    request: int
+    segment: str
+    detail: str
+    lost_tokens: int
+    type: Literal["prefix_broken"] = "prefix_broken"

@@ -1,0 +1,162 @@
+"""The state of a session: what folding its log yields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from xnagent.core.board import ACTIVE_RUN, OPEN_TASK, Board, Cause, Evidence, Run, Task
+from xnagent.core.events import (
+    FinishRequested,
+    LimitReached,
+    ResultApplied,
+    SessionInterrupted,
+    SessionSettled,
+    SessionStarted,
+)
+from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, TaskId
+from xnagent.core.spine import Spine
+from xnagent.core.spine_events import (
+    ManifestRecorded,
+    PrefixBroken,
+    RebaseRefused,
+    RequestFailed,
+    SpineRebased,
+    ToolStarted,
+)
+from xnagent.core.tokens import Usage
+
+PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
+"""`waiting` for a cause; `unfinished`: answered without a call and without active runs, to be asked once to finish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLog:
+    """What an agent did, beyond its spine: the source of a Worker's checkpoint and of the read ledger."""
+
+    steps: int = 0
+    notes: tuple[str, ...] = ()
+    files_read: Mapping[str, int] = field(default_factory=dict)
+    """Step of the last read by path or ticket."""
+    files_changed: Mapping[str, int] = field(default_factory=dict)
+    calls: tuple[str, ...] = ()
+    """One line for each call: tool, what, outcome; the newest `KEPT_CALLS`."""
+    inbox: tuple[str, ...] = ()
+    """Messages of the Planner that the Worker has not seen."""
+    letters: tuple[str, ...] = ()
+    """All messages of the Planner, seen or not."""
+    cancel_reason: str | None = None
+    nudged: bool = False
+    """Asked once to hand in."""
+    failures: tuple[str, int] = ("", 0)
+    """The last failing call (tool and arguments) and how often it was repeated in a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTotals:
+    """What a role has used."""
+
+    requests: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    """None as soon as the cost of one request is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """Everything that the log says, folded."""
+
+    session: SessionId = SessionId("")
+    started: SessionStarted | None = None
+    board: Board = field(default_factory=Board)
+    causes: tuple[Cause, ...] = ()
+    """The newest causes and operations; older ones are only in the log."""
+    cause_count: int = 0
+    last_wake: int = 0
+    """Number of the newest cause that should wake a waiting Planner."""
+    spines: Mapping[AgentId, Spine] = field(default_factory=dict)
+    work: Mapping[AgentId, WorkLog] = field(default_factory=dict)
+    started_tools: Mapping[tuple[AgentId, str], ToolStarted] = field(default_factory=dict)
+    """Calls that began and have no result, by agent and call id."""
+    manifests: Mapping[str, ManifestRecorded] = field(default_factory=dict)
+    role_manifest: Mapping[str, str] = field(default_factory=dict)
+    """The manifest in force, by role."""
+    planner: PlannerMode = "ready"
+    totals: Mapping[str, RoleTotals] = field(default_factory=dict)
+    """By role."""
+    request_count: int = 0
+    deltas: int = 0
+    """Deltas in the Planner's spine over the whole session."""
+    rebases: tuple[SpineRebased, ...] = ()
+    refused_rebases: tuple[RebaseRefused, ...] = ()
+    breaks: tuple[PrefixBroken, ...] = ()
+    checks: Mapping[str, Evidence] = field(default_factory=dict)
+    """Newest evidence of the session's own checks by command."""
+    finish: FinishRequested | None = None
+    limit: LimitReached | None = None
+    fault: RequestFailed | None = None
+    """The request of the Planner that failed for good."""
+    interrupted: SessionInterrupted | None = None
+    applied: ResultApplied | None = None
+    settled: SessionSettled | None = None
+    spent_seconds: float = 0.0
+    """Time that earlier processes spent on it, as far as they came to an end."""
+    epoch: int = 1
+
+
+def spine_of(state: SessionState, agent: AgentId) -> Spine:
+    """The agent's spine; an empty one if it has not begun."""
+    return state.spines.get(agent) or Spine(agent=agent)
+
+
+def work_of(state: SessionState, agent: AgentId) -> WorkLog:
+    """The agent's work log; an empty one if it has not begun."""
+    return state.work.get(agent) or WorkLog()
+
+
+def active_runs(state: SessionState) -> tuple[Run, ...]:
+    """Runs that have not come to an end."""
+    return tuple(run for run in state.board.runs.values() if run.status in ACTIVE_RUN)
+
+
+def open_tasks(state: SessionState) -> tuple[Task, ...]:
+    """Tasks that are neither completed nor dropped."""
+    return tuple(task for task in state.board.tasks.values() if task.status in OPEN_TASK)
+
+
+def waits_for(state: SessionState, task: TaskId) -> tuple[TaskId, ...]:
+    """The dependencies of a task that are not completed (a dropped one no longer counts)."""
+    known = state.board.tasks.get(task)
+    return tuple(
+        name
+        for name in (known.depends_on if known else ())
+        if name in state.board.tasks and state.board.tasks[name].status not in {"completed", "dropped"}
+    )
+
+
+def can_progress(state: SessionState) -> bool:
+    """Whether some run works or will begin without the Planner's doing anything."""
+    runs = active_runs(state)
+    working = {run.task for run in runs if run.status != "queued"}
+    queued = {run.task for run in runs if run.status == "queued"}
+    return bool(working) or any(not waits_for(state, task) for task in queued)
+
+
+def steps_of(state: SessionState) -> tuple[int, int]:
+    """Steps of the Planner and of all Workers."""
+    planner = work_of(state, PLANNER).steps
+    return planner, sum(log.steps for log in state.work.values()) - planner
+
+
+def has_ended(state: SessionState, agent: AgentId) -> bool:
+    """Whether the agent said that it is done: the Planner finished, the Worker handed in."""
+    if agent == PLANNER:
+        return state.finish is not None
+    run = run_of(state, agent)
+    return run is not None and run.claim is not None
+
+
+def run_of(state: SessionState, run: str) -> Run | None:
+    """The run of that name, if there is one."""
+    return state.board.runs.get(RunId(run))

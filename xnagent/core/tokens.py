@@ -1,0 +1,92 @@
+"""How many tokens something is: an estimate for what is new, anchored on what the provider reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final, assert_never
+
+from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
+
+PER_MESSAGE: Final = 8
+PER_CALL: Final = 12
+PER_TOOL: Final = 30
+PER_CHARACTER: Final = 0.3
+PER_CJK_CHARACTER: Final = 0.6
+_CJK: Final = re.compile("[\u2e80-\U0010ffff]")
+
+PLAUSIBLE_FROM: Final = 0.25
+PLAUSIBLE_TO: Final = 4.0
+ALWAYS_TRUSTED_TOKENS: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one request used, in tokens, as disjoint as the provider lets it be. None is unknown, never 0."""
+
+    input_tokens: int | None = None
+    """All input: uncached, read from a cache, and written to one."""
+    cached_tokens: int | None = None
+    """The part of the input that was read from a cache."""
+    cache_write_tokens: int | None = None
+    """The part of the input that was written to a cache at a price of its own."""
+    output_tokens: int | None = None
+    """All output, reasoning included."""
+    reasoning_tokens: int | None = None
+    """The part of the output that was reasoning."""
+    is_estimated: bool = False
+    """The provider gave no usable numbers; these are ours."""
+
+
+def add_usage(left: Usage, right: Usage) -> Usage:
+    """The sum; a number that either side knows is kept, unknown plus unknown stays unknown."""
+    names = [field.name for field in fields(Usage) if field.name != "is_estimated"]
+    total = {name: _plus(getattr(left, name), getattr(right, name)) for name in names}
+    return Usage(**total, is_estimated=left.is_estimated or right.is_estimated)
+
+
+def _plus(left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def estimate_text(text: str) -> int:
+    """0.6 tokens for each character from U+2E80 on, 0.3 for each other one."""
+    if text.isascii():
+        return round(len(text) * PER_CHARACTER)
+    cjk = sum(1 for _ in _CJK.finditer(text))
+    return round(cjk * PER_CJK_CHARACTER + (len(text) - cjk) * PER_CHARACTER)
+
+
+def estimate_item(item: Item) -> int:
+    """Tokens of one item with its share of the protocol's overhead."""
+    match item:
+        case UserText() | AssistantText():
+            return PER_MESSAGE + estimate_text(item.text)
+        case ToolResult():
+            return PER_MESSAGE + estimate_text(item.text)
+        case Reasoning():
+            return estimate_text(item.payload)
+        case ToolCall():
+            return PER_CALL + estimate_text(item.name) + estimate_text(item.arguments)
+        case _:
+            assert_never(item)
+
+
+def estimate_items(items: Iterable[Item]) -> int:
+    """Tokens of all the items."""
+    return sum(map(estimate_item, items))
+
+
+def estimate_head(system: str, tools: str, *, tool_count: int) -> int:
+    """Tokens of what stands before the history: system text and tool definitions."""
+    return PER_MESSAGE + estimate_text(system) + estimate_text(tools) + PER_TOOL * tool_count
+
+
+def is_plausible(reported: int, estimated: int) -> bool:
+    """Whether a reported size may anchor the next estimate: within 0.25 × to 4 ×, small ones always."""
+    if estimated <= ALWAYS_TRUSTED_TOKENS:
+        return True
+    return PLAUSIBLE_FROM * estimated <= reported <= PLAUSIBLE_TO * estimated
