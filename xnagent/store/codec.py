@@ -1,0 +1,108 @@
+"""Events as bytes and back, and as the flat records that `--output jsonl` prints."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from xnagent.core.events import Event, Stored
+from xnagent.core.ids import SessionId
+from xnagent.core.text import Json, clean
+from xnagent.errors import StoreDamagedError, StoreWriteError
+
+COMPRESS_FROM_BYTES: Final = 512
+COMPRESSION_LEVEL: Final = 1
+
+Encoding = Literal["raw", "zlib"]
+
+
+@cache
+def _adapter() -> TypeAdapter[Event]:
+    return TypeAdapter(Annotated[Event, Field(discriminator="type")], config=ConfigDict(ser_json_inf_nan="constants"))
+
+
+def encode(event: Event) -> tuple[Event, bytes]:
+    """The event as compact JSON, and the event as it will be read back.
+
+    The two events differ only where text held lone surrogates, which no file can hold: there `clean` has replaced them
+    (B055). Raises StoreWriteError for an event that could not be read back.
+    """
+    try:
+        return event, _adapter().dump_json(event, warnings="error")
+    except PydanticSerializationError:
+        return _encode_cleaned(event)
+
+
+def _encode_cleaned(event: Event) -> tuple[Event, bytes]:
+    fields = _cleaned(_adapter().dump_python(event, warnings=False))
+    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=str).encode()
+    try:
+        return _adapter().validate_json(content), content
+    except ValidationError as error:
+        message = f"STORE_EVENT_INVALID: a {event.type} event does not fit its own type and was not stored: {error}"
+        raise StoreWriteError(message) from error
+
+
+def _cleaned(value: object) -> object:
+    match value:
+        case str():
+            return clean(value)
+        case dict():
+            return {key: _cleaned(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_cleaned(part) for part in value]
+        case _:
+            return value
+
+
+def decode(content: bytes, *, seq: int) -> Event:
+    """The event that `encode` turned into these bytes. Raises StoreDamagedError with the event's number."""
+    try:
+        return _adapter().validate_json(content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        at = f" at {where}" if where else ""
+        raise StoreDamagedError(
+            f"STORE_EVENT_DAMAGED: event {seq} cannot be read{at}: {fault['msg']}. "
+            f"It is damaged, or a newer xnagent wrote it; the events before it are readable."
+        ) from error
+
+
+def pack(content: bytes) -> tuple[Encoding, bytes]:
+    """Compress what is worth it."""
+    if len(content) < COMPRESS_FROM_BYTES:
+        return "raw", content
+    packed = zlib.compress(content, COMPRESSION_LEVEL)
+    return ("zlib", packed) if len(packed) < len(content) else ("raw", content)
+
+
+def unpack(encoding: str, payload: bytes, *, what: str) -> bytes:
+    """What was packed; `what` names it in the StoreDamagedError."""
+    if encoding == "raw":
+        return payload
+    if encoding != "zlib":
+        raise StoreDamagedError(f"STORE_EVENT_DAMAGED: {what} has the unknown encoding {encoding!r}.")
+    try:
+        return zlib.decompress(payload)
+    except (zlib.error, TypeError) as error:
+        raise StoreDamagedError(f"STORE_EVENT_DAMAGED: {what} cannot be unpacked: {error}.") from error
+
+
+def as_record(session: SessionId, stored: Stored) -> dict[str, Json]:
+    """The event as one flat JSON object: `type`, `session`, `seq`, `at`, then its fields in their order.
+
+    A number that JSON cannot say is null.
+    """
+    _, content = encode(stored.event)
+    fields: dict[str, Json] = json.loads(content, parse_constant=_unsayable)
+    return {"type": fields.pop("type"), "session": session, "seq": stored.seq, "at": stored.at, **fields}
+
+
+def _unsayable(_constant: str) -> None:
+    return None

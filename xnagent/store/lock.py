@@ -1,0 +1,100 @@
+"""Who may write to a session: a `flock` on a file beside it, which names its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from xnagent.errors import StoreBusyError
+
+ATTEMPTS: Final = 6
+PAUSE_SECONDS: Final = 0.02
+"""`is_held` takes the lock for an instant, so one refusal proves nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """The right to write, held by this process until `release` or its death."""
+
+    path: Path
+    descriptor: int
+
+    def release(self) -> None:
+        """Give it up; the file goes too, unless it already is somebody else's."""
+        if _is_current(self.descriptor, self.path):
+            with suppress(OSError):
+                self.path.unlink()
+        os.close(self.descriptor)
+
+
+def lock_path(path: Path) -> Path:
+    """The lock's file for a session's file."""
+    return path.with_name(path.name + ".lock")
+
+
+def acquire(path: Path, *, since: str) -> Lock:
+    """Take the right to write to the session's file. Raises StoreBusyError, which names the holder, or OSError."""
+    place = lock_path(path)
+    for _ in range(ATTEMPTS):
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if _is_free(descriptor, fcntl.LOCK_EX) and _is_current(descriptor, place):
+            _sign(descriptor, since)
+            return Lock(path=place, descriptor=descriptor)
+        os.close(descriptor)
+        time.sleep(PAUSE_SECONDS)
+    raise StoreBusyError(
+        f"SESSION_BUSY: {path.stem} is run by {_holder(place)}. "
+        f"Wait until it ends or stop it, then try again; reading (`inspect`, `sessions`) works meanwhile."
+    )
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process may write to the session's file."""
+    try:
+        descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _is_free(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _is_free(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_current(descriptor: int, place: Path) -> bool:
+    try:
+        there = place.stat()
+    except OSError:
+        return False
+    mine = os.fstat(descriptor)
+    return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _sign(descriptor: int, since: str) -> None:
+    signature = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, signature.encode(), 0)
+
+
+def _holder(place: Path) -> str:
+    try:
+        signature = json.loads(place.read_text(encoding="utf-8"))
+        pid, host, since = signature["pid"], signature["host"], signature["since"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    who = "this process itself" if (pid, host) == (os.getpid(), socket.gethostname()) else "another process"
+    return f"{who} (pid {pid} on {host}, since {since})"

@@ -1,0 +1,142 @@
+"""Tables that answer questions about the log quickly.
+
+They change in the transaction that appends the event, and can be made again from the events alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from xnagent.core.events import Event, SessionInterrupted, SessionResumed, SessionSettled, SessionStarted, Stored
+from xnagent.core.ids import AgentId
+from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestStarted, ToolFinished, ToolStarted
+from xnagent.core.text import clean, first_line
+from xnagent.core.tokens import Usage
+from xnagent.store.codec import decode, unpack
+
+MAX_INTEGER: Final = 2**63 - 1
+"""What SQLite can hold."""
+
+PAGE_EVENTS: Final = 500
+
+_CLEAR: Final = ("DELETE FROM session", "DELETE FROM tool_calls", "DELETE FROM requests")
+
+_BEGIN: Final = """
+INSERT INTO session(id, status, last_seq, cost_usd) SELECT value, 'new', 0, 0.0 FROM meta WHERE key = 'session'
+"""
+
+_BY_TYPE: Final[Mapping[type[Any], str]] = {
+    SessionStarted: """
+UPDATE session SET objective = :headline, repository = :repository, status = 'open', created = coalesce(created, :at)
+""",
+    SessionResumed: "UPDATE session SET status = 'open', outcome = NULL, exit_code = NULL",
+    SessionInterrupted: "UPDATE session SET status = 'interrupted'",
+    SessionSettled: "UPDATE session SET status = 'settled', outcome = :outcome, exit_code = :exit_code",
+    ToolStarted: """
+INSERT INTO tool_calls(agent, call_id, tool, effect, state, started_seq)
+VALUES(:agent, :call_id, :tool, :effect, 'started', :seq)
+ON CONFLICT DO UPDATE SET tool = :tool, effect = :effect, state = 'started', started_seq = :seq, ended_seq = NULL,
+  code = NULL
+""",
+    ToolFinished: """
+INSERT INTO tool_calls(agent, call_id, tool, state, ended_seq, code)
+VALUES(:agent, :call_id, :tool, 'finished', :seq, :code)
+ON CONFLICT DO UPDATE SET state = 'finished', ended_seq = :seq, code = :code
+""",
+    RequestStarted: """
+INSERT OR REPLACE INTO requests(request, agent, started_seq, sha256, size_bytes, estimate_tokens)
+VALUES(:request, :agent, :seq, :sha256, :size_bytes, :estimate_tokens)
+""",
+    RequestFailed: """
+INSERT INTO requests(request, agent, fault) VALUES(:request, :agent, :fault)
+ON CONFLICT DO UPDATE SET fault = :fault
+""",
+    ReplyReceived: """
+INSERT INTO requests(request, agent, reply_seq, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+  reasoning_tokens, cost_usd)
+VALUES(:request, :agent, :seq, :input_tokens, :cached_tokens, :cache_write_tokens, :output_tokens, :reasoning_tokens,
+  :cost_usd)
+ON CONFLICT DO UPDATE SET reply_seq = :seq, input_tokens = :input_tokens, cached_tokens = :cached_tokens,
+  cache_write_tokens = :cache_write_tokens, output_tokens = :output_tokens, reasoning_tokens = :reasoning_tokens,
+  cost_usd = :cost_usd, fault = NULL
+""",
+}
+
+_HISTORY: Final = """
+SELECT seq, at, enc, payload FROM events WHERE agent = ? AND type IN ('reply_received', 'tool_finished') ORDER BY seq
+"""
+
+_COST: Final = "UPDATE session SET cost_usd = cost_usd + :cost_usd"
+"""Unknown plus anything is unknown: SQL's NULL is what the contract asks for."""
+
+
+def project(connection: sqlite3.Connection, stored: Stored) -> None:
+    """Bring the projections up to this event; the caller holds the transaction."""
+    statement = _BY_TYPE.get(type(stored.event))
+    if statement is not None:
+        values = _values(stored)
+        connection.execute(statement, values)
+        if isinstance(stored.event, ReplyReceived):
+            connection.execute(_COST, values)
+    connection.execute("UPDATE session SET last_seq = ?, updated = ?", (stored.seq, stored.at))
+
+
+def _values(stored: Stored) -> dict[str, object]:
+    event = stored.event
+    values = {"seq": stored.seq, "at": stored.at, **_shallow(event)}
+    if isinstance(event, SessionStarted):
+        values["headline"] = clean(first_line(event.objective))
+    if isinstance(event, ReplyReceived):
+        values |= _shallow(event.usage)
+    return values
+
+
+def _shallow(record: Event | Usage) -> dict[str, object]:
+    return {field.name: _bindable(getattr(record, field.name)) for field in fields(record)}
+
+
+def _bindable(value: object) -> object:
+    match value:
+        case str():
+            return clean(value)
+        case int():
+            return max(-MAX_INTEGER, min(MAX_INTEGER, value))
+        case _:
+            return value
+
+
+def rebuild(connection: sqlite3.Connection) -> None:
+    """Make the projections again from the events; the caller holds the transaction."""
+    for statement in (*_CLEAR, _BEGIN):
+        connection.execute(statement)
+    for stored in events_after(connection, 0):
+        project(connection, stored)
+
+
+def events_after(connection: sqlite3.Connection, seq: int) -> Iterator[Stored]:
+    """The events after the given one, in order, read in pages so that no read transaction stays open."""
+    while page := _page(connection, seq):
+        yield from page
+        seq = page[-1].seq
+
+
+def history_of(connection: sqlite3.Connection, agent: AgentId) -> list[Stored]:
+    """The replies and tool results of an agent, in order."""
+    return _stored(connection.execute(_HISTORY, (agent,)).fetchall())
+
+
+def _page(connection: sqlite3.Connection, seq: int) -> list[Stored]:
+    rows = connection.execute(
+        "SELECT seq, at, enc, payload FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (seq, PAGE_EVENTS)
+    ).fetchall()
+    return _stored(rows)
+
+
+def _stored(rows: Sequence[tuple[int, str, str, bytes]]) -> list[Stored]:
+    return [
+        Stored(seq=number, at=at, event=decode(unpack(enc, payload, what=f"event {number}"), seq=number))
+        for number, at, enc, payload in rows
+    ]
