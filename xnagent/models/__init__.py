@@ -1,0 +1,1 @@
+"""The wires that models speak, and the one module that speaks HTTP."""

@@ -1,0 +1,54 @@
+"""What is known of a model, and the model object that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from xnagent.core.pricing import Price
+from xnagent.core.text import Json
+from xnagent.errors import UsageError
+from xnagent.models.chat_model import Chat
+from xnagent.models.transport import HttpTransport, Timeouts
+from xnagent.ports import Model
+
+WIRES: Final = ("chat",)
+"""The wires that this version speaks."""
+ASSUMED_WINDOW_TOKENS: Final = 128_000
+ASSUMED_OUTPUT_TOKENS: Final = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry:
+    """One model: a row of `configs/models.toml`, or the user's own."""
+
+    name: str
+    """What the endpoint calls it."""
+    wire: str = "chat"
+    base_url: str = ""
+    api_key_env: str = ""
+    """The environment variable that holds the key; empty: none is needed."""
+    window_tokens: int = ASSUMED_WINDOW_TOKENS
+    max_output_tokens: int = ASSUMED_OUTPUT_TOKENS
+    price: Price | None = None
+    """None: unknown; its cost is reported as null."""
+    send_reasoning: bool = False
+    """The endpoint wants `reasoning_content` back."""
+    source: str = ""
+    """Where the numbers come from."""
+    date: str = ""
+    """When they were looked up, `YYYY-MM-DD`."""
+    options: Mapping[str, Json] = field(default_factory=dict)
+    """Further parameters of its requests."""
+
+
+def create_model(entry: ModelEntry, key: str | None, *, timeouts: Timeouts | None = None) -> Model:
+    """The model object. Raises UsageError if the entry names a wire or an address that cannot be used."""
+    if entry.wire not in WIRES:
+        raise UsageError(
+            f"WIRE_UNKNOWN: wire {entry.wire!r} of model {entry.name!r}: this version speaks {', '.join(WIRES)}"
+        )
+    if not entry.base_url:
+        raise UsageError(f"BASE_URL_MISSING: model {entry.name!r} has no address; give --base-url")
+    return Chat(HttpTransport(entry.base_url, key, timeouts=timeouts))

@@ -1,0 +1,311 @@
+"""HTTP and server-sent events: the only module that knows httpx.
+
+One attempt is one `exchange`. It ends in bounded time whatever the other side does, and every way to fail is a
+ModelError whose message holds neither the key nor a header.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
+
+import anyio
+import httpx
+from httpx_sse import EventSource
+
+from xnagent.errors import ModelError, UsageError
+from xnagent.models.chat_stream import Decoder
+from xnagent.models.faults import classify, is_html, redact, short
+
+MAX_BODY_BYTES: Final = 1 << 20
+"""How much of an error, or of an answer that is no stream, is read."""
+DRAIN_SECONDS: Final = 0.5
+"""How long the end of a finished answer is awaited, so that its connection can be used again."""
+MAX_EVENT_BYTES: Final = 16 << 20
+"""How much may come without completing an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long an attempt may take."""
+
+    connect_seconds: float = 15.0
+    idle_seconds: float = 120.0
+    """Without a byte, before the headers as well as after them."""
+    progress_seconds: float = 300.0
+    """Without a piece of the answer, keep-alives or not."""
+    total_seconds: float = 1200.0
+
+
+class HttpTransport:
+    """An endpoint. Makes one connection pool, when it is first needed."""
+
+    def __init__(self, base_url: str, key: str | None = None, *, timeouts: Timeouts | None = None) -> None:
+        """Raises UsageError for an address or a key that cannot be used."""
+        self._url = _parse_url(base_url)
+        self._key = _checked_key(key)
+        self._timeouts = timeouts or Timeouts()
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def host(self) -> str:
+        """The endpoint's host, for people."""
+        return self._url.host
+
+    async def exchange(self, path: str, content: bytes, *, decoder: Decoder) -> float | None:
+        """Post the content, feed the answer to the decoder; seconds until the first piece of the answer.
+
+        Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
+        """
+        now = anyio.current_time()
+        wait = anyio.CancelScope(deadline=now + self._timeouts.progress_seconds)
+        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait)
+        try:
+            await self._bounded(self._request(path, content), attempt)
+        except ModelError as error:
+            raise self._redacted(error) from None
+        except httpx.HTTPError as error:
+            self._translate(error, attempt)
+        return attempt.first_piece_seconds
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _bounded(self, request: httpx.Request, attempt: _Attempt) -> None:
+        limits = self._timeouts
+        with anyio.move_on_after(limits.total_seconds) as total, attempt.scope as wait:
+            await self._stream(request, attempt)
+        if attempt.error is not None:
+            raise attempt.error
+        if attempt.decoder.is_complete or not (total.cancelled_caught or wait.cancelled_caught):
+            return
+        if total.cancelled_caught:
+            raise ModelError(f"timeout: no whole answer within {limits.total_seconds:g} s (total)", fault="timeout")
+        raise ModelError(
+            f"timeout: no piece of an answer for {limits.progress_seconds:g} s (no progress)", fault="timeout"
+        )
+
+    async def _stream(self, request: httpx.Request, attempt: _Attempt) -> None:
+        response = await self._opened().send(request, stream=True)
+        try:
+            attempt.has_headers = True
+            await self._read(response, attempt)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    async def _read(self, response: httpx.Response, attempt: _Attempt) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status_code != HTTPStatus.OK:
+            body = await _read_some(response)
+            raise classify(response.status_code, response.headers, body=body, now=datetime.now(UTC))
+        if kind.endswith("json") or kind == "text/html":
+            _take_whole(await _read_some(response), kind=kind, decoder=attempt.decoder)
+            return
+        await _read_events(response, attempt)
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            limits = self._timeouts
+            timeout = httpx.Timeout(limits.idle_seconds, connect=limits.connect_seconds, pool=None)
+            try:
+                self._client = httpx.AsyncClient(
+                    timeout=timeout,
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=40),
+                    follow_redirects=False,
+                    trust_env=not _is_loopback(self._url.host),
+                    verify=_verification(self._url),
+                )
+            except (ValueError, ImportError) as error:
+                raise UsageError(
+                    f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
+                ) from None
+        return self._client
+
+    def _request(self, path: str, content: bytes) -> httpx.Request:
+        # Identity: a compressing proxy would hold events back until it has a block.
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            "Accept-Encoding": "identity",
+            "Cache-Control": "no-store",
+        }
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
+        return self._opened().build_request("POST", url, content=content, headers=headers)
+
+    def _redacted(self, error: ModelError) -> ModelError:
+        message = redact(str(error), _secrets(self._key, self._url))
+        return ModelError(
+            message, fault=error.fault, retry_after_seconds=error.retry_after_seconds, status=error.status
+        )
+
+    def _translate(self, error: httpx.HTTPError, attempt: _Attempt) -> None:
+        if attempt.decoder.is_complete and attempt.has_headers:
+            return
+        raise self._redacted(_fault_of(error, host=self._url.host, attempt=attempt)) from None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Attempt:
+    """What is known of an exchange while it goes on."""
+
+    decoder: Decoder
+    started: float
+    timeouts: Timeouts
+    scope: anyio.CancelScope
+    """Ends the exchange when nothing of the answer came for too long."""
+    has_headers: bool = False
+    first_piece_seconds: float | None = None
+    error: ModelError | None = None
+
+    def feed(self, data: str) -> None:
+        """Hand on one data string; a piece of the answer moves the limit for progress."""
+        if self.error is not None:
+            return
+        try:
+            has_piece = self.decoder.feed(data)
+        except ModelError as error:
+            self.stop(error)
+            return
+        if has_piece:
+            self._note_progress()
+
+    def _note_progress(self) -> None:
+        now = anyio.current_time()
+        if self.first_piece_seconds is None:
+            self.first_piece_seconds = now - self.started
+        more = DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds
+        self.scope.deadline = now + more
+
+    def stop(self, error: ModelError) -> None:
+        """End the exchange with an error.
+
+        Cancelled, not left: an abandoned chain of async generators would be closed by the garbage collector.
+        """
+        self.error = self.error or error
+        self.scope.cancel()
+
+
+class _Watched(httpx.AsyncByteStream):
+    """The bytes of an answer; refuses an event without end."""
+
+    def __init__(self, response: httpx.Response, attempt: _Attempt) -> None:
+        self._response = response
+        self._attempt = attempt
+        self.since_event_bytes = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._response.aiter_bytes():
+            self.since_event_bytes += len(chunk)
+            if self.since_event_bytes <= MAX_EVENT_BYTES:
+                yield chunk
+            else:
+                self._attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
+
+
+async def _read_events(response: httpx.Response, attempt: _Attempt) -> None:
+    watched = _Watched(response, attempt)
+    # Server-sent events are UTF-8 whatever the header says, and some servers do not name them.
+    stream = httpx.Response(200, headers={"content-type": "text/event-stream; charset=utf-8"}, stream=watched)
+    async for event in EventSource(stream).aiter_sse():
+        watched.since_event_bytes = 0
+        attempt.feed(event.data)
+
+
+async def _read_some(response: httpx.Response) -> str:
+    content = bytearray()
+    with anyio.CancelScope() as scope:
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) >= MAX_BODY_BYTES:
+                scope.cancel()
+    return content[:MAX_BODY_BYTES].decode("utf-8", "replace")
+
+
+def _take_whole(body: str, *, kind: str, decoder: Decoder) -> None:
+    if is_html(body) or kind == "text/html":
+        raise ModelError("the endpoint answered HTML, not JSON; check --base-url", fault="protocol", status=200)
+    if not decoder.feed(body) or not decoder.is_complete:
+        raise ModelError(
+            f"the endpoint answered JSON that is no completion: {short(body)}; check --base-url",
+            fault="protocol",
+            status=200,
+        )
+
+
+def _fault_of(error: httpx.HTTPError, *, host: str, attempt: _Attempt) -> ModelError:
+    limits = attempt.timeouts
+    match error:
+        case httpx.ConnectTimeout():
+            return ModelError(f"timeout: no connection to {host} in {limits.connect_seconds:g} s", fault="timeout")
+        case httpx.TimeoutException():
+            where = "in the middle of the answer" if attempt.has_headers else "before the answer"
+            return ModelError(
+                f"timeout: no byte from {host} for {limits.idle_seconds:g} s (idle), {where}", fault="timeout"
+            )
+        case httpx.DecodingError():
+            return ModelError(f"the answer of {host} is compressed in a way that cannot be read", fault="protocol")
+        case _ if attempt.has_headers:
+            return ModelError(f"the connection to {host} broke in the middle of the answer", fault="incomplete")
+        case _ if _is_unknown_host(error):
+            return ModelError(f"no such host: {host}; check --base-url and the network", fault="connection")
+        case _:
+            return ModelError(
+                f"no connection to {host}: {short(str(error)) or type(error).__name__}", fault="connection"
+            )
+
+
+def _is_unknown_host(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, socket.gaierror):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _parse_url(base_url: str) -> httpx.URL:
+    try:
+        url = httpx.URL(base_url.strip())
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UsageError(
+            f"BASE_URL_INVALID: the base URL cannot be read ({error}); it looks like https://host/v1"
+        ) from None
+    if url.scheme not in {"http", "https"} or not url.host or "%" in url.host or " " in url.host:
+        raise UsageError("BASE_URL_INVALID: the base URL needs a scheme and a host, such as https://host/v1")
+    return url
+
+
+def _checked_key(key: str | None) -> str:
+    text = (key or "").strip()
+    if not (text.isascii() and text.isprintable()):
+        raise UsageError(
+            "API_KEY_INVALID: the key holds characters that cannot be in a header; check the variable it is in"
+        )
+    return text
+
+
+def _secrets(key: str, url: httpx.URL) -> Iterable[str]:
+    return [key, url.password, *url.params.values()]
+
+
+def _verification(url: httpx.URL) -> ssl.SSLContext | bool:
+    """How certificates are checked; where there is no TLS, a context that trusts nobody, because it loads no file."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" and _is_loopback(url.host) else True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

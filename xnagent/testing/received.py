@@ -1,0 +1,164 @@
+"""What a scripted server receives: a request taken apart, and the rules it must keep."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from xnagent.testing.script import Role
+
+CHECKPOINT_MARK: Final = "<checkpoint"
+_MESSAGES: Final = b'"messages":['
+_CLOSING: Final = b"]}"
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request."""
+
+    body: bytes
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The parsed body. Raises ValueError or TypeError if it is no JSON object."""
+        parsed = json.loads(self.body)
+        if not isinstance(parsed, dict):
+            raise TypeError("the body is no JSON object")
+        return parsed
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Its messages."""
+        found = self.data.get("messages")
+        return found if isinstance(found, list) else []
+
+    @cached_property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the tools on offer."""
+        return tuple(tool.get("function", {}).get("name", "") for tool in self.data.get("tools") or ())
+
+    @property
+    def role(self) -> Role:
+        """Whoever may delegate is the Planner."""
+        return "planner" if "delegate" in self.tools else "worker"
+
+    @cached_property
+    def head_count(self) -> int:
+        """Messages up to and including the first one of the user."""
+        return next((n for n, m in enumerate(self.messages, 1) if m.get("role") == "user"), len(self.messages))
+
+    @cached_property
+    def first_user(self) -> str:
+        """Text of the first user message."""
+        return text_of(self.messages[self.head_count - 1]) if self.messages else ""
+
+    @cached_property
+    def conversation(self) -> str:
+        """Name of the conversation: what does not change over its requests."""
+        head = json.dumps([self.messages[: self.head_count]], sort_keys=True)
+        return hashlib.sha256(head.encode()).hexdigest()[:16]
+
+    @property
+    def has_reply(self) -> bool:
+        """Whether the model has said something in it."""
+        return any(message.get("role") == "assistant" for message in self.messages)
+
+    @property
+    def is_rebased(self) -> bool:
+        """Whether the message after the first user message is a checkpoint."""
+        after = self.messages[self.head_count : self.head_count + 1]
+        return bool(after) and CHECKPOINT_MARK in text_of(after[0])
+
+    @cached_property
+    def open_bytes(self) -> bytes:
+        """The body up to the end of the last message: what the next request must begin with."""
+        stripped = self.body.rstrip()
+        return stripped.removesuffix(_CLOSING)
+
+    def extends(self, earlier: Received) -> bool:
+        """Whether it begins with the bytes of an earlier request and goes on behind them, or is the same."""
+        if self.body == earlier.body:
+            return True
+        return self.body.startswith(earlier.open_bytes + b",")
+
+    def keeps_head_of(self, earlier: Received) -> bool:
+        """Whether everything up to the first user message is the same bytes."""
+        return self.body.startswith(_head_bytes(earlier))
+
+
+def _head_bytes(request: Received) -> bytes:
+    start = request.body.find(_MESSAGES)
+    if start < 0:
+        return request.body
+    begin = start + len(_MESSAGES)
+    text, decoder, end = request.body[begin:].decode(), json.JSONDecoder(), -1
+    for _ in range(request.head_count):
+        _, end = decoder.raw_decode(text, end + 1)
+    return request.body[:begin] + text[: max(end, 0)].encode()
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message, whichever way its content is written."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def new_text(request: Received, answered: Received | None) -> str:
+    """What the user and the tools say that the last answered request did not hold."""
+    before = answered.messages if answered is not None else []
+    if answered is not None and request.extends(answered):
+        fresh = request.messages[len(before) :]
+    else:
+        known = {json.dumps(message, sort_keys=True) for message in before}
+        fresh = [message for message in request.messages if json.dumps(message, sort_keys=True) not in known]
+    return "\n".join(text_of(message) for message in fresh if message.get("role") in {"user", "tool"})
+
+
+def pairing_problems(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is wrong with roles, calls and results (I3): each call one result, right after it, in order, ids unique."""
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        role = message.get("role")
+        if role not in _ROLES:
+            yield f"message {number} has role {role!r}"
+        if role == "tool":
+            expected = waiting.pop(0) if waiting else None
+            if message.get("tool_call_id") != expected:
+                yield f"message {number} is the result of {message.get('tool_call_id')!r}, expected {expected!r}"
+        elif waiting:
+            yield f"message {number} ({role}) stands before the results of {waiting}"
+            waiting = []
+        if role == "assistant":
+            waiting = _ids(message)
+            yield from _id_problems(number, waiting, seen=seen)
+    if waiting:
+        yield f"no results of {waiting} at the end"
+
+
+def _ids(message: Mapping[str, Any]) -> list[str]:
+    return [call.get("id") or "" for call in message.get("tool_calls") or ()]
+
+
+def _id_problems(number: int, ids: Sequence[str], *, seen: set[str]) -> Iterator[str]:
+    for call_id in ids:
+        if not call_id:
+            yield f"message {number} has a call without an id"
+        elif call_id in seen:
+            yield f"message {number} uses the id {call_id!r} again"
+        seen.add(call_id)
+
+
+def reasoning_problems(messages: Sequence[Mapping[str, Any]], sent: Mapping[str, str]) -> Iterator[str]:
+    """Calls whose reasoning did not come back as it was sent (M122); `sent` is the reasoning by call id."""
+    for number, message in enumerate(messages):
+        for call_id in _ids(message):
+            if call_id in sent and message.get("reasoning_content") != sent[call_id]:
+                yield f"message {number} made the call {call_id!r} and lacks its reasoning_content"
