@@ -1,0 +1,1 @@
+"""Workspaces on real git and real processes: repositories for runs, and the shell that works in them."""

@@ -1,0 +1,86 @@
+"""The user's tree as a commit."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+
+import anyio
+
+from xnagent.errors import WorkspaceError
+from xnagent.workspaces.git import Git, few, shown
+from xnagent.workspaces.origin import Checkout, Origin
+from xnagent.workspaces.staging import Staged, stage_all
+
+
+async def take_snapshot(git: Git, origin: Origin, *, at: str) -> tuple[str, Staged]:
+    """A commit of the tree, and what could not be in it; the user's own commit if nothing differs from it.
+
+    `git` is ours, with the user's folder as tree and an index that may be filled.
+    """
+    if origin.checkout:
+        await _fill(git, origin.checkout)
+    else:
+        await git.run("read-tree", "--empty")
+    staged = await stage_all(git)
+    tree = await git.text("write-tree")
+    head = origin.checkout.head if origin.checkout else None
+    if head and tree == await git.text("rev-parse", f"{head}^{{tree}}"):
+        return head, staged
+    dated = git.dated(seconds_of(at))
+    parents = (head,) if head else ()
+    return await dated.commit(tree, parents=parents, message="xnagent: the tree as the session found it"), staged
+
+
+def seconds_of(at: str) -> str:
+    """ISO 8601 as whole seconds since 1970."""
+    try:
+        return str(int(datetime.fromisoformat(at).timestamp()))
+    except ValueError as error:
+        raise WorkspaceError(f"{at!r} is no time in ISO 8601") from error
+
+
+async def _fill(git: Git, checkout: Checkout) -> None:
+    """Begin from a copy of the user's index, so that unchanged files need no hashing; else from the commit."""
+    if checkout.index.is_file() and git.index:
+        await anyio.to_thread.run_sync(_copy_index, checkout, git)
+        with suppress(WorkspaceError):
+            await git.run("ls-files", "--", ".git")
+            return
+        git.index.unlink()
+    if checkout.head:
+        await replace(git, work_tree=None).run("read-tree", checkout.head)
+    else:
+        await git.run("read-tree", "--empty")
+
+
+def _copy_index(checkout: Checkout, git: Git) -> None:
+    """With its times, which decide what git believes of it, and the shared part of a split index."""
+    if git.index is None or git.git_dir is None:
+        raise WorkspaceError("there is no place for an index")
+    for shared in checkout.git_dir.glob("sharedindex.*"):
+        shutil.copy2(shared, git.git_dir / shared.name)
+    shutil.copy2(checkout.index, git.index)
+
+
+def notes_of(staged: Staged) -> tuple[str, ...]:
+    """What a person should know of a snapshot."""
+    kinds = {
+        "left out, repositories of their own": staged.nested,
+        "left out, not readable": staged.unreadable,
+        "left out, inside a .git folder": staged.forbidden,
+    }
+    return tuple(f"{kind}: {few(paths)}" for kind, paths in kinds.items() if paths)
+
+
+def problems_in(staged: Staged) -> tuple[str, ...]:
+    """Why what a run left must not be merged."""
+    nested = [
+        f"NESTED_REPOSITORY: {shown(path)} has a .git of its own, its content would be lost; remove {shown(path)}/.git"
+        for path in staged.nested
+    ]
+    forbidden = [f"FORBIDDEN_PATH: {shown(path)} is inside a .git folder; remove it" for path in staged.forbidden]
+    unreadable = [f"UNREADABLE: {shown(path)} could not be read" for path in staged.unreadable]
+    return (*nested, *forbidden, *unreadable)
