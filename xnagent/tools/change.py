@@ -1,0 +1,103 @@
+"""A change to one file: planned, done by compare-and-swap, and recognised after a crash by its hashes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from xnagent.core.spine_events import ToolStarted
+from xnagent.ports import Call, Intent, Outcome, ToolSpec
+from xnagent.tools.files import FileView, read_file, replace_file, sha256
+from xnagent.tools.outcome import attempt, failure, workspace_of
+from xnagent.tools.paths import Place, locate_for_change
+
+ABSENT: Final = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a file is and what it shall be."""
+
+    place: Place
+    before: bytes | None
+    """None: there is no file."""
+    after: bytes
+    text: str
+    """What the model reads when it is done."""
+    verb: str
+    """`created`, `replaced`, `edited`."""
+    is_known: bool = True
+    """The model knows the whole file afterwards; not so if somebody else had changed it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """The file is already what it shall be."""
+        return self.before == self.after
+
+
+PlanChange = Callable[[Call, FileView], Change]
+"""Computes a change from the files as they are; raises RefusedError; changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTool:
+    """A tool that changes one file; `write` and `edit` differ only in how they compute the content."""
+
+    spec: ToolSpec
+    plan: PlanChange
+    view: FileView = field(repr=False)
+
+    async def intend(self, call: Call) -> Intent | Outcome:
+        """The hashes before and after, or why it cannot be done."""
+        change = await attempt(self.spec.name, functools.partial(self.plan, call, self.view))
+        if isinstance(change, Outcome):
+            return change
+        if change.is_empty:
+            self.view.saw(change.place, change.after)
+            return Outcome(text=change.text, label=f"{self.spec.name} {change.place.name}: nothing to do")
+        before = ABSENT if change.before is None else sha256(change.before)
+        return Intent(
+            effect="checkable",
+            before=f"{change.place.name} {before}",
+            after=f"{change.place.name} {sha256(change.after)}",
+        )
+
+    async def run(self, call: Call, intent: Intent) -> Outcome:
+        """Compute it again from the file as it is now, and swap the content if nobody changed it meanwhile."""
+        return await attempt(self.spec.name, functools.partial(self._change, call))
+
+    async def reconcile(self, call: Call, started: ToolStarted) -> Outcome | None:
+        """Done if the file has the content that was planned; to be run if it still has the one before."""
+        return await attempt(self.spec.name, functools.partial(self._compare, call, started))
+
+    def _change(self, call: Call) -> Outcome:
+        with self.view.lock:
+            change = self.plan(call, self.view)
+            if not change.is_empty:
+                expected = None if change.before is None else sha256(change.before)
+                replace_file(change.place, change.after, expected=expected, scratch=workspace_of(call).scratch)
+            if change.is_known:
+                self.view.saw(change.place, change.after)
+        return Outcome(text=change.text, label=f"{change.verb} {change.place.name}", paths_changed=(change.place.name,))
+
+    def _compare(self, call: Call, started: ToolStarted) -> Outcome | None:
+        place = locate_for_change(workspace_of(call).root, str(call.arguments["path"]))
+        data = read_file(place)
+        now = f"{place.name} {ABSENT if data is None else sha256(data)}"
+        if data is not None and now == started.after:
+            self.view.saw(place, data)
+            return Outcome(
+                text=f"Done: {place.name} has the new content. (xnagent was restarted during the call and checked it.)",
+                label=f"{self.spec.name} {place.name}: found done after a restart",
+                paths_changed=(place.name,),
+            )
+        if now == started.before:
+            return None
+        return failure(
+            "INTERRUPTED",
+            f"xnagent stopped while this call was running, and {place.name} is now neither what it was before the call "
+            "nor what the call would have made of it. It was not repeated. Read the file before you change it.",
+            tool=self.spec.name,
+        )
