@@ -1,0 +1,182 @@
+"""One model call: room, limits, prefix check, the request in the log, attempts with pauses, the reply in the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from xnagent.agents.desk import Desk, HaltError, Seat, Sent
+from xnagent.agents.room import check_fit, exhausted, rebase
+from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, with_unique_ids
+from xnagent.core.limits import Wanted, refuse_request
+from xnagent.core.prefix import find_break
+from xnagent.core.pricing import cost_usd
+from xnagent.core.retry import Tried, next_wait_seconds
+from xnagent.core.spine import Spine, estimate
+from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
+from xnagent.core.state import spine_of
+from xnagent.core.tokens import Usage, estimate_items
+from xnagent.errors import ModelError, PrefixBrokenError
+from xnagent.ports import Body, Reply
+
+EMPTY_REPLY: Final = "(empty reply)"
+
+
+async def ask(desk: Desk, seat: Seat) -> None:
+    """Send the spine as it is and append the reply.
+
+    An overflow leads to one rebase and one more try, if the request shrank. Raises ModelError when the request failed
+    for good (it is in the log), HaltError when a limit forbids it, PrefixBrokenError in strict mode.
+    """
+    while await _overflows(desk, seat):
+        spine = spine_of(desk.log.state, seat.agent)
+        if spine.unanswered_rebases or not await rebase(desk, seat, cause="overflow"):
+            await exhausted(desk, seat, size=estimate(spine, seat.head_tokens))
+
+
+async def _overflows(desk: Desk, seat: Seat) -> bool:
+    """Ask once; whether the provider says that the request is too long."""
+    try:
+        await _ask_once(desk, seat)
+    except ModelError as error:
+        if error.fault != "context_overflow":
+            raise
+        return True
+    return False
+
+
+async def _ask_once(desk: Desk, seat: Seat) -> None:
+    await check_fit(desk, seat)
+    async with desk.gate:
+        request, body = await _open(desk, seat)
+    began = desk.clock.monotonic()
+    reply = await _attempts(desk, seat, request=request, body=body)
+    await desk.log.append(_received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began))
+
+
+async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
+    state = desk.log.state
+    spine = spine_of(state, seat.agent)
+    size = estimate(spine, seat.head_tokens)
+    wanted = Wanted(
+        agent=seat.agent, input_tokens=size, max_output_tokens=seat.manifest.max_output_tokens, price=seat.price
+    )
+    refusal = refuse_request(state, desk.limits, wanted=wanted)
+    if refusal is not None:
+        await desk.log.append(refusal)
+        raise HaltError(refusal.detail)
+    body = seat.model.encode(seat.manifest, spine)
+    request = spine.pending_request or state.request_count + 1
+    await _check_prefix(desk, seat, body=body, request=request)
+    started = RequestStarted(
+        agent=seat.agent,
+        request=request,
+        manifest=seat.manifest.manifest,
+        items=len(spine.items),
+        estimate_tokens=size,
+        predicted_cached_tokens=spine.anchor_tokens,
+        sha256=body.sha256,
+        size_bytes=len(body.content),
+    )
+    await desk.log.append(started, durable=False)
+    desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments)
+    return request, body
+
+
+async def _check_prefix(desk: Desk, seat: Seat, *, body: Body, request: int) -> None:
+    """Compare with the last request of the lineage, also one that an earlier process sent (I1)."""
+    if desk.prefix == "off":
+        return
+    spine = spine_of(desk.log.state, seat.agent)
+    broken = _find_break(desk, seat, body=body, spine=spine)
+    if broken is None:
+        return
+    segment, detail, lost = broken
+    event = PrefixBroken(agent=seat.agent, request=request, segment=segment, detail=detail, lost_tokens=lost)
+    await desk.log.append(event)
+    if desk.prefix == "strict":
+        message = f"request {request} of {seat.agent} does not extend the one before it: {segment}: {detail}"
+        raise PrefixBrokenError(message)
+
+
+def _find_break(desk: Desk, seat: Seat, *, body: Body, spine: Spine) -> tuple[str, str, int] | None:
+    sent = desk.sent.get(seat.agent)
+    if sent is not None and sent.lineage == spine.lineage:
+        found = find_break(sent.segments, body.segments)
+        return None if found is None else (found.segment, found.detail, found.lost_tokens)
+    if not spine.sent_sha256 or spine.sent_manifest != seat.manifest.manifest:
+        return None
+    earlier = seat.model.encode(seat.manifest, replace(spine, items=spine.items[: spine.sent_items]))
+    if earlier.sha256 == spine.sent_sha256:
+        return None
+    return "rendering", "the last request's items render to other bytes now", spine.sent_estimate
+
+
+async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply:
+    waited, attempt = 0.0, 0
+    while True:
+        attempt += 1
+        try:
+            return await seat.model.send(body)
+        except ModelError as error:
+            tried = Tried(attempts=attempt, waited_seconds=waited, key=f"{desk.log.state.session}/{request}")
+            wait = next_wait_seconds(desk.retry, error, tried=tried)
+            if wait is None:
+                await _failed(desk, seat, request=request, error=error)
+                raise
+            retried = RequestRetried(
+                agent=seat.agent,
+                request=request,
+                attempt=attempt,
+                fault=error.fault,
+                detail=str(error),
+                wait_seconds=round(wait, 3),
+            )
+            await desk.log.append(retried, durable=False)
+            await desk.clock.sleep(wait)
+            waited += wait
+
+
+async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) -> None:
+    """A context overflow is not the end yet; everything else is, for this request."""
+    if error.fault != "context_overflow":
+        failed = RequestFailed(agent=seat.agent, request=request, fault=error.fault, detail=str(error))
+        await desk.log.append(failed)
+
+
+def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float) -> ReplyReceived:
+    spine = spine_of(desk.log.state, seat.agent)
+    used = {item.call_id for item in calls_of(spine.items)}
+    items = with_unique_ids(_answered(reply.items), used)
+    usage = _filled(reply, spine)
+    return ReplyReceived(
+        agent=seat.agent,
+        request=request,
+        items=items,
+        usage=usage,
+        cost_usd=cost_usd(usage, seat.price),
+        finish="tool_calls" if any(isinstance(item, ToolCall) for item in items) else reply.finish,
+        duration_seconds=round(seconds, 3),
+        first_token_seconds=reply.first_token_seconds,
+        note=reply.note,
+    )
+
+
+def _answered(items: tuple[ReplyItem, ...]) -> tuple[ReplyItem, ...]:
+    """A reply without text and calls gets a text, so that the history stays valid on every wire."""
+    if any(isinstance(item, AssistantText | ToolCall) for item in items):
+        return items
+    return (*items, AssistantText(text=EMPTY_REPLY))
+
+
+def _filled(reply: Reply, spine: Spine) -> Usage:
+    """The reported usage; where there is none that can be used, our estimate, marked as such (B069)."""
+    usage = reply.usage
+    if usage.input_tokens is not None and usage.output_tokens is not None and not usage.is_estimated:
+        return usage
+    return Usage(
+        input_tokens=spine.sent_estimate if usage.is_estimated or usage.input_tokens is None else usage.input_tokens,
+        output_tokens=usage.output_tokens if usage.output_tokens is not None else estimate_items(reply.items),
+        cached_tokens=usage.cached_tokens,
+        is_estimated=True,
+    )

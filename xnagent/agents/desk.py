@@ -1,0 +1,86 @@
+"""What an agent works with: the desk is the session's, the seat is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import anyio
+
+from xnagent.core.ids import AgentId
+from xnagent.core.limits import Limits
+from xnagent.core.pricing import Price
+from xnagent.core.rebase import RebasePolicy, Room
+from xnagent.core.retry import RetryPolicy
+from xnagent.core.spine_events import ManifestRecorded
+from xnagent.errors import XnagentError
+from xnagent.ports import Clock, Log, Model, Toolbox, Workspace
+
+PrefixMode = Literal["off", "warn", "strict"]
+
+
+class HaltError(XnagentError):
+    """The session halts (a limit was met); the reason is in the log already."""
+
+
+class RunFailedError(XnagentError):
+    """The run cannot go on; the message is the reason that the Planner reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """The last request of a lineage, to compare the next one with."""
+
+    lineage: str
+    segments: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What all agents of a session share."""
+
+    log: Log
+    clock: Clock
+    limits: Limits
+    retry: RetryPolicy
+    prefix: PrefixMode
+    gate: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held from the check of the limits until the request is in the log, so that two can't both take the last room."""
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a tool turns state into events, so that two can't give the same id."""
+    sent: dict[AgentId, Sent] = field(default_factory=dict)
+    """By agent: what this process sent last."""
+
+
+class Place(Protocol):
+    """Where an agent's tools work."""
+
+    async def open(self) -> Workspace:
+        """The tree as it should be now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One agent with its model and tools."""
+
+    agent: AgentId
+    model: Model
+    manifest: ManifestRecorded
+    price: Price | None
+    policy: RebasePolicy
+    toolbox: Toolbox
+    place: Place
+    head_tokens: int
+    """Estimate of system text and tools."""
+    placed: frozenset[str]
+    """The tools that act on the tree; the others act on the state."""
+
+    @property
+    def room(self) -> Room:
+        """How much fits into a request."""
+        return Room(
+            window_tokens=self.manifest.window_tokens,
+            max_output_tokens=self.manifest.max_output_tokens,
+            head_tokens=self.head_tokens,
+        )

@@ -1,0 +1,52 @@
+"""The Planner: one step at a time, told what changed since the last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat
+from xnagent.agents.room import append_news, make_room
+from xnagent.agents.step import do_calls, step
+from xnagent.core.events import FinishRequested
+from xnagent.core.ids import PLANNER
+from xnagent.core.messages import nudge_message, objective_message, state_message
+from xnagent.core.state import spine_of
+from xnagent.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerAgent:
+    """Steps the session's Planner."""
+
+    desk: Desk
+    seat: Seat
+
+    async def step(self) -> None:
+        """One step, whatever state a crash left the history in. What ends the session is in the log afterwards."""
+        try:
+            await self._step()
+        except (HaltError, ModelError):
+            return
+        except RunFailedError as error:
+            await self.desk.log.append(FinishRequested(outcome="failed", summary=str(error)))
+
+    async def _step(self) -> None:
+        spine = spine_of(self.desk.log.state, PLANNER)
+        if spine.is_open:
+            await do_calls(self.desk, self.seat)
+            return
+        if spine.pending_request is None:
+            await self._tell()
+        await step(self.desk, self.seat)
+
+    async def _tell(self) -> None:
+        """Append what the Planner does not know yet: first the rebase, if it is due, then the news."""
+        log = self.desk.log
+        if not spine_of(log.state, PLANNER).items:
+            await log.append(objective_message(log.ahead))
+        await make_room(self.desk, self.seat)
+        news = state_message(log.ahead)
+        while news is not None and not await append_news(self.desk, self.seat, news=news):
+            news = state_message(log.ahead)
+        if log.ahead.planner == "unfinished":
+            await log.append(nudge_message(log.ahead))

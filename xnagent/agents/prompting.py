@@ -1,0 +1,108 @@
+"""The system texts, and the messages of a Worker's history that xnagent writes."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+from xnagent.core.board import Fact, Run, Task
+from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.core.items import UserText
+from xnagent.core.spine_events import SpineExtended
+from xnagent.core.state import SessionState, spine_of, work_of
+from xnagent.core.text import clip
+
+BRIEF_FACTS: Final = 60
+REASON_CHARACTERS: Final = 3_000
+
+SUBMIT_NUDGE: Final = """\
+You answered without calling a tool. If the task is done, call `submit` with status `completed`; if you cannot do it,
+`submit` with `failed` or `blocked` and say why; else go on. Your next answer without a tool call is taken for your
+hand-in as it is."""
+
+MISSED: Final = "New since your last answer (the checkpoint's state contains it already):"
+
+LAST_STEP: Final = "This is your last step in this run: hand in now with `submit`; say honestly how far you came."
+
+
+def system_text(role: str) -> str:
+    """The system text of `planner` or `worker`, as it stands in `prompts/`."""
+    return resources.files("xnagent.agents").joinpath(f"prompts/{role}.md").read_text(encoding="utf-8").strip()
+
+
+def brief_message(state: SessionState, run: RunId) -> SpineExtended:
+    """A Worker's first message: the task, what judges it, what is known, and what to do now."""
+    attempt = state.board.runs[run]
+    task = state.board.tasks[attempt.task]
+    parts = [
+        f'<task id="{task.task}" run="{run}">\nTask {task.task}: {task.title}\n\n{task.objective}\n</task>',
+        _listed("Acceptance checks, run by xnagent from the root when you submit", attempt.checks, code=True),
+        _listed("You may change only paths that match", attempt.scope, code=True),
+        _facts(state),
+        _before(state, attempt, task=task),
+        f"From the Planner:\n{attempt.brief}" if attempt.brief else "",
+        "Do this task now.",
+    ]
+    text = "\n\n".join(part for part in parts if part)
+    return SpineExtended(agent=agent_of(run), kind="brief", items=(UserText(text=text, origin="task"),))
+
+
+def missed_message(state: SessionState) -> SpineExtended | None:
+    """What a rebase now would take up into the checkpoint before the Planner was told of it; None if there is nothing.
+
+    It stands behind the tail, so that no request ends with what the model itself said last.
+    """
+    spine = spine_of(state, PLANNER)
+    news = [cause.text for cause in state.causes if cause.number > spine.cursor and not cause.is_operation]
+    if not news:
+        return None
+    lines = "\n".join(f"- {line}" for line in news)
+    return SpineExtended(agent=PLANNER, kind="message", items=(UserText(text=f"{MISSED}\n{lines}", origin="harness"),))
+
+
+def inbox_message(state: SessionState, run: RunId) -> SpineExtended | None:
+    """The Planner's messages that the Worker has not seen; None if there are none."""
+    letters = work_of(state, agent_of(run)).inbox
+    if not letters:
+        return None
+    text = "\n\n".join(f"From the Planner:\n{letter}" for letter in letters)
+    return SpineExtended(agent=agent_of(run), kind="message", items=(UserText(text=text, origin="task"),))
+
+
+def harness_message(run: RunId, text: str) -> SpineExtended:
+    """A nudge for a Worker."""
+    return SpineExtended(agent=agent_of(run), kind="nudge", items=(UserText(text=text, origin="harness"),))
+
+
+def _facts(state: SessionState) -> str:
+    facts = [fact for fact in state.board.facts.values() if fact.retracted is None]
+    chosen = sorted(facts, key=lambda fact: not fact.is_pinned)[:BRIEF_FACTS]
+    return _listed("Facts on record", tuple(_fact(fact) for fact in chosen))
+
+
+def _fact(fact: Fact) -> str:
+    return f"{fact.fact}: {fact.text}" + ("" if fact.value is None else f" = `{fact.value}`")
+
+
+def _before(state: SessionState, attempt: Run, *, task: Task) -> str:
+    """What became of the run before this one, so that it is not repeated unchanged."""
+    earlier = [state.board.runs[name] for name in task.runs if name != attempt.run and name in state.board.runs]
+    if not earlier:
+        return ""
+    last = earlier[-1]
+    lines = [f"An earlier run of this task, {last.run}, ended as {last.status}.", clip(last.reason, REASON_CHARACTERS)]
+    lines += [f"Merge conflict in: {', '.join(last.conflicts)}"] if last.conflicts else []
+    lines += [f"Its summary: {clip(last.summary, REASON_CHARACTERS)}"] if last.summary else []
+    lines += [f"Its patch: {last.patch} (open it with `read`)"] if last.patch else []
+    lines += [
+        f"Check `{evidence.command}` failed:\n{clip(evidence.tail, REASON_CHARACTERS, head_share=0.2)}"
+        for evidence in last.evidence
+        if not evidence.has_passed
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _listed(title: str, values: tuple[str, ...], *, code: bool = False) -> str:
+    if not values:
+        return ""
+    return f"{title}:\n" + "\n".join(f"- `{value}`" if code else f"- {value}" for value in values)

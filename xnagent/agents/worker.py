@@ -1,0 +1,159 @@
+"""The Worker: takes one run from where it is to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat
+from xnagent.agents.judging import Judge
+from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
+from xnagent.agents.room import append_news, make_room
+from xnagent.agents.step import close_calls, do_calls, step
+from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
+from xnagent.core.ids import RunId, agent_of
+from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
+from xnagent.core.spine import Spine
+from xnagent.core.state import spine_of, work_of
+from xnagent.errors import ModelError, WorkspaceError
+from xnagent.ports import Workspace, Workspaces
+
+
+class Seats(Protocol):
+    """Gives a run its model and tools."""
+
+    async def worker(self, run: RunId, workspace: Workspace) -> Seat:
+        """The seat of the run's Worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerAgent:
+    """Drives runs."""
+
+    desk: Desk
+    seats: Seats
+    workspaces: Workspaces
+    judge: Judge
+
+    async def drive(self, run: RunId) -> None:
+        """From queued, working, submitted or interrupted to settled; cancelled: the run is interrupted or cancelled."""
+        try:
+            await self._drive(run)
+        except (RunFailedError, ModelError, WorkspaceError) as error:
+            await self._close(run, code="STOPPED")
+            await self._settle(run, f"{_kind(error)}{error}")
+        except HaltError as error:
+            await self._close(run, code="LIMIT")
+            await self.desk.log.append(RunInterrupted(run=run, reason=str(error)))
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._close(run, code="CANCELLED")
+                await self._stopped(run)
+            raise
+
+    async def _drive(self, run: RunId) -> None:
+        workspace = await self._launch(run)
+        if not self._is_handed_in(run):
+            seat = await self.seats.worker(run, workspace)
+            while not self._is_handed_in(run):
+                await self._step(run, seat)
+        await self._close(run, code="CLOSED")
+        await self._judge(run, workspace)
+
+    def _is_handed_in(self, run: RunId) -> bool:
+        return self.desk.log.state.board.runs[run].claim is not None
+
+    async def _launch(self, run: RunId) -> Workspace:
+        log = self.desk.log
+        known = log.state.board.runs[run]
+        base = known.base or log.state.board.session.get("integration_head", "")
+        workspace = await self.workspaces.open_run(run, base)
+        if known.status != "submitted":
+            await log.append(RunLaunched(run=run, base=base))
+        if not spine_of(log.state, agent_of(run)).items:
+            await log.append(brief_message(log.ahead, run))
+        return workspace
+
+    async def _step(self, run: RunId, seat: Seat) -> None:
+        """One step, whatever state a crash left the history in."""
+        spine = spine_of(self.desk.log.state, seat.agent)
+        if spine.is_open:
+            await do_calls(self.desk, seat)
+            return
+        if spine.pending_request is None:
+            await self._prepare(run, seat)
+            if self._is_handed_in(run):
+                return
+        await step(self.desk, seat)
+
+    async def _prepare(self, run: RunId, seat: Seat) -> None:
+        log = self.desk.log
+        steps = work_of(log.state, seat.agent).steps
+        if steps >= self.desk.limits.run_steps:
+            message = f"step limit of the run reached ({self.desk.limits.run_steps}) without a hand-in"
+            raise RunFailedError(message)
+        if await self._hand_in_text(run, seat):
+            return
+        await make_room(self.desk, seat)
+        letters = inbox_message(log.ahead, run)
+        while letters is not None and not await append_news(self.desk, seat, news=letters):
+            letters = inbox_message(log.ahead, run)
+        if steps == self.desk.limits.run_steps - 1 and steps:
+            await log.append(harness_message(run, LAST_STEP))
+
+    async def _hand_in_text(self, run: RunId, seat: Seat) -> bool:
+        """After a reply without a call: ask once for the hand-in, then take the text for it."""
+        state = self.desk.log.state
+        text = unanswered_text(spine_of(state, seat.agent))
+        if text is None:
+            return False
+        if not work_of(state, seat.agent).nudged:
+            await self.desk.log.append(harness_message(run, SUBMIT_NUDGE))
+            return False
+        await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=text))
+        return True
+
+    async def _judge(self, run: RunId, workspace: Workspace) -> None:
+        submitted = self.desk.log.state.board.runs[run]
+        if submitted.claim == "completed":
+            await self.judge.judge(run, workspace)
+            return
+        await self.desk.log.append(
+            RunSettled(run=run, status="failed", reason=f"the Worker handed in as {submitted.claim}")
+        )
+
+    async def _close(self, run: RunId, *, code: str) -> None:
+        await close_calls(self.desk, agent_of(run), code=code)
+
+    async def _settle(self, run: RunId, reason: str) -> None:
+        await self.desk.log.append(RunSettled(run=run, status="failed", reason=reason))
+
+    async def _stopped(self, run: RunId) -> None:
+        state = self.desk.log.state
+        reason = work_of(state, agent_of(run)).cancel_reason
+        if reason is not None or state.finish is not None:
+            why = reason if reason is not None else "the Planner finished while it ran"
+            await self.desk.log.append(RunSettled(run=run, status="cancelled", reason=why))
+            return
+        await self.desk.log.append(RunInterrupted(run=run, reason="the session was stopped"))
+
+    async def settle_queued(self, run: RunId) -> None:
+        """A run that was cancelled before it began."""
+        reason = work_of(self.desk.log.state, agent_of(run)).cancel_reason or "the Planner finished before it began"
+        await self.desk.log.append(RunSettled(run=run, status="cancelled", reason=reason))
+
+
+def unanswered_text(spine: Spine) -> str | None:
+    """The text of the last reply, if it made no call and nothing stands after it; else None."""
+    if not spine.items or not isinstance(spine.items[-1], AssistantText):
+        return None
+    group = closed_groups(spine.items)[-1]
+    return None if any(isinstance(item, ToolResult) for item in group) else text_of(group)
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, ModelError):
+        return f"the model's provider failed ({error.fault}): "
+    return "workspace: " if isinstance(error, WorkspaceError) else ""

@@ -1,0 +1,43 @@
+"""What the process gives to its sessions: a home, an environment, time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+
+from xnagent.core.ids import SessionId
+from xnagent.ports import Clock
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> str:
+        """UTC as ISO 8601 with milliseconds."""
+        return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await anyio.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the process gives to its sessions."""
+
+    home: Path
+    environ: Mapping[str, str]
+    clock: Clock = field(default_factory=SystemClock)
+
+    def work_folder(self, session: SessionId) -> Path:
+        """Where the session's repositories are."""
+        return self.home / "work" / session

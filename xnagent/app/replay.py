@@ -1,0 +1,257 @@
+"""Reads a session back from its log: the exact bytes of a request, and whether all of it comes out the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from xnagent.agents.prompting import brief_message
+from xnagent.app.crew import head_tokens, worker_policy
+from xnagent.app.host import Host
+from xnagent.config import Settings
+from xnagent.core.checkpoint import checkpoint
+from xnagent.core.events import (
+    Event,
+    FactCorrected,
+    FactRecorded,
+    FactRetracted,
+    FinishRequested,
+    LimitReached,
+    ProgressNoted,
+    RunCancelRequested,
+    RunMessageSent,
+    RunStarted,
+    RunSubmitted,
+    SessionResumed,
+    SessionStarted,
+    Stored,
+    TaskAdded,
+    TaskDropped,
+    TaskRevised,
+)
+from xnagent.core.fold import fold
+from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket
+from xnagent.core.messages import nudge_message, objective_message, state_message
+from xnagent.core.rebase import Room, plan_rebase, room_for
+from xnagent.core.spine_events import (
+    ManifestRecorded,
+    RequestStarted,
+    SpineExtended,
+    SpineRebased,
+    ToolFinished,
+)
+from xnagent.core.state import SessionState, spine_of
+from xnagent.errors import UsageError
+from xnagent.models.chat import encode
+from xnagent.ports import Call, Outcome
+from xnagent.store.reading import read_events
+from xnagent.store.sessions import session_path
+from xnagent.tools.facts import fact_tools, reporting_tools
+from xnagent.tools.planning import planning_tools
+from xnagent.tools.state_tool import StateTool
+from xnagent.tools.toolbox import toolbox
+
+STATE_TOOL_EVENTS = (
+    TaskAdded,
+    TaskRevised,
+    TaskDropped,
+    RunStarted,
+    RunMessageSent,
+    RunCancelRequested,
+    FactRecorded,
+    FactCorrected,
+    FactRetracted,
+    FinishRequested,
+    LimitReached,
+    ProgressNoted,
+    RunSubmitted,
+)
+"""What state tools put into the log, just before their result."""
+
+
+def request_bytes(events: Iterable[Stored], request: int) -> bytes:
+    """The body of request `request` (1, 2, 3…), rebuilt from the log. Raises UsageError if there is none."""
+    state, count = SessionState(), 0
+    for stored in events:
+        state = fold(state, stored.event)
+        if isinstance(stored.event, RequestStarted):
+            count = max(count, stored.event.request)
+            if stored.event.request == request:
+                return _body(state, stored.event)
+    raise UsageError(f"there is no request {request}; the session has {count}")
+
+
+def _body(state: SessionState, started: RequestStarted) -> bytes:
+    manifest = state.manifests[started.manifest]
+    items = spine_of(state, started.agent).items[: started.items]
+    return encode(manifest, items, send_reasoning=manifest.send_reasoning)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What a replay found."""
+
+    requests: int = 0
+    messages: int = 0
+    """State messages, briefs and nudges that were made again from state."""
+    rebases: int = 0
+    calls: int = 0
+    """Calls of state tools that were made again."""
+    problems: list[str] = field(default_factory=list)
+    """What did not come out the same, with its place in the log."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Replay:
+    """Goes through a log and makes again what is a pure function of it."""
+
+    found: Replayed = field(default_factory=Replayed)
+    state: SessionState = field(default_factory=SessionState)
+    settings: Settings = field(default_factory=Settings)
+    pending: list[tuple[SessionState, Event]] = field(default_factory=list)
+    """Events that may be a state tool's whose result has not come yet, each with the state before it."""
+
+    def take(self, stored: Stored) -> None:
+        """Fold one event and compare what can be made again."""
+        event, before = stored.event, self.state
+        if isinstance(event, SessionStarted | SessionResumed) and event.settings:
+            self.settings = Settings.model_validate_json(event.settings)
+        self.state = fold(before, event)
+        match event:
+            case RequestStarted():
+                self._request(event, stored.seq)
+            case SpineExtended():
+                self._message(event, before, seq=stored.seq)
+            case SpineRebased():
+                self._rebase(event, before, seq=stored.seq)
+            case ToolFinished():
+                self._call(event, before, seq=stored.seq)
+            case _:
+                pass
+        self._keep(event, before)
+
+    def _keep(self, event: Event, before: SessionState) -> None:
+        if isinstance(event, STATE_TOOL_EVENTS):
+            self.pending.append((before, event))
+        else:
+            self.pending.clear()
+
+    def _request(self, event: RequestStarted, seq: int) -> None:
+        self.found.requests += 1
+        body = _body(self.state, event)
+        if sha256(body).hexdigest() != event.sha256:
+            self._differs(seq, f"request {event.request}: other bytes ({len(body):,} for {event.size_bytes:,})")
+
+    def _message(self, event: SpineExtended, before: SessionState, *, seq: int) -> None:
+        made = _remade(event, before)
+        if made is None:
+            return
+        self.found.messages += 1
+        if made.items != event.items:
+            self._differs(seq, f"{event.kind} of {event.agent}: other text")
+
+    def _rebase(self, event: SpineRebased, before: SessionState, *, seq: int) -> None:
+        self.found.rebases += 1
+        spine = spine_of(before, event.agent)
+        room = room_for(spine, _room(before, event.agent), cause=event.cause)
+        policy = self.settings.spine.to_policy() if event.agent == PLANNER else worker_policy(self.settings)
+        plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy)
+        if plan.items != event.items:
+            self._differs(seq, f"rebase of {event.agent}: another spine")
+
+    def _call(self, event: ToolFinished, before: SessionState, *, seq: int) -> None:
+        calls = [call for call in spine_of(before, event.agent).open_calls if call.call_id == event.call_id]
+        names = {tool.spec.name for tool in _state_tools(self.settings)}
+        if not calls or event.code != "ok" or event.tool not in names:
+            return
+        self.found.calls += 1
+        if not any(self._is_same(event, calls[0].arguments, own=own) for own in self._candidates(before)):
+            self._differs(seq, f"{event.tool} of {event.agent}: another outcome")
+
+    def _candidates(self, before: SessionState) -> Iterator[tuple[SessionState, list[Event]]]:
+        """What the call may have found and done: its own events are the newest of those pending, older ones are not."""
+        for start in range(len(self.pending) + 1):
+            found = self.pending[start][0] if start < len(self.pending) else before
+            yield found, [event for _, event in self.pending[start:]]
+
+    def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
+        made = _made_again(event, arguments, state=own[0], settings=self.settings)
+        return made is not None and made.text == event.text and list(made.events) == own[1]
+
+    def _differs(self, seq: int, what: str) -> None:
+        self.found.problems.append(f"event {seq}: {what}")
+
+
+def _made_again(event: ToolFinished, arguments: str, *, state: SessionState, settings: Settings) -> Outcome | None:
+    tools = {tool.spec.name: tool for tool in _state_tools(settings)}
+    tool = tools.get(event.tool)
+    if tool is None:
+        return None
+    parsed = toolbox([tool]).parse(event.tool, arguments)
+    if isinstance(parsed, Outcome):
+        return parsed
+    nothing = _Nothing()
+    call = Call(
+        agent=event.agent,
+        call_id=event.call_id,
+        arguments=parsed.arguments,
+        state=state,
+        artifacts=nothing,
+        history=nothing,
+    )
+    return tool.act(call)
+
+
+def _state_tools(settings: Settings) -> tuple[StateTool, ...]:
+    return (*planning_tools(max_runs=settings.limits.runs), *fact_tools(), *reporting_tools())
+
+
+class _Nothing:
+    """State tools read neither artifacts nor history."""
+
+    def put(self, data: bytes) -> Ticket:
+        raise NotImplementedError
+
+    async def get(self, ticket: Ticket) -> bytes | None:
+        raise NotImplementedError
+
+    async def history(self, agent: AgentId) -> tuple[Stored, ...]:
+        raise NotImplementedError
+
+
+def _remade(event: SpineExtended, before: SessionState) -> SpineExtended | None:
+    """The message made anew from the state before it; None for kinds that are not made from state alone."""
+    match event.kind:
+        case "objective":
+            return objective_message(before)
+        case "baseline" | "delta":
+            return state_message(before)
+        case "brief":
+            return brief_message(before, RunId(event.agent))
+        case "nudge" if event.agent == PLANNER:
+            return nudge_message(before)
+        case _:
+            return None
+
+
+def _room(state: SessionState, agent: AgentId) -> Room:
+    role = "planner" if agent == PLANNER else "worker"
+    run = state.board.runs.get(RunId(agent))
+    named = f"worker:{run.model}" if run is not None and run.model else role
+    manifest: ManifestRecorded = state.manifests[state.role_manifest[named]]
+    head = head_tokens(manifest)
+    return Room(window_tokens=manifest.window_tokens, max_output_tokens=manifest.max_output_tokens, head_tokens=head)
+
+
+def replay(events: Iterable[Stored]) -> Replayed:
+    """Go through a log and make again every request, message, rebase and state call; what differs is a problem."""
+    walk = _Replay()
+    for stored in events:
+        walk.take(stored)
+    return walk.found
+
+
+def replay_session(host: Host, session: str) -> Replayed:
+    """Replay a stored session."""
+    return replay(read_events(session_path(host.home, session)))
