@@ -1,0 +1,3 @@
+"""Adds up expenses that are kept in a plain text file."""
+
+__version__ = "0.3.0"

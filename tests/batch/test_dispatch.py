@@ -1,0 +1,136 @@
+"""Whole batches: one line for each job, and only the jobs without a line when it runs again (B061)."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import SECONDS, Shell, call, finishing, make_shell, model
+from xnagent.testing.server import ScriptedServer
+
+OK = {"planner": [{**call("finish", outcome="completed", summary="done"), "times": 0}]}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return make_shell(tmp_path)
+
+
+def write_jobs(shell: Shell, *jobs: dict[str, object]) -> None:
+    (shell.folder / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+
+
+def results(shell: Shell) -> list[dict[str, object]]:
+    path = shell.folder / "results.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def batch(shell: Shell, base_url: str, *more: str) -> list[str]:
+    files = (str(shell.folder / "jobs.jsonl"), "--out", str(shell.folder / "results.jsonl"))
+    return ["batch", *files, *model(base_url), "--no-apply", *more]
+
+
+def script(**sections: dict[str, object]) -> dict[str, object]:
+    """Planner rules by a word of the objective."""
+    return {"planner": [{"match": match, "steps": [step]} for match, step in sections.items()]}
+
+
+FINISH = call("finish", outcome="completed", summary="done")
+FAIL = call("finish", outcome="failed", summary="no")
+DENIED = {"fault": {"status": 401, "body": {"error": {"message": "bad key"}}}, "times": 0}
+HANG = {"fault": {"hang": "start"}, "times": 0}
+
+
+def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
+    write_jobs(
+        shell,
+        {"id": "good", "objective": "apple"},
+        {"id": "failing", "objective": "pear"},
+        {"id": "denied", "objective": "plum"},
+        {"id": "nowhere", "objective": "fig", "repo": "missing"},
+        {"objective": "cherry"},
+    )
+    with ScriptedServer(script(apple=FINISH, pear=FAIL, plum=DENIED, cherry=FINISH)) as server:
+        first, second = shell.many(
+            batch(shell, server.base_url, "-j", "2", "--output", "jsonl"), batch(shell, server.base_url)
+        )
+        assert server.problems == []
+    lines = {line["id"]: line for line in results(shell)}
+    assert len(lines) == len(results(shell)) == 5
+    assert (first.code, second.code) == (4, 4)
+    assert [
+        (lines[name]["outcome"], lines[name]["exit_code"]) for name in ("good", "failing", "denied", "nowhere")
+    ] == [
+        ("completed", 0),
+        ("failed", 3),
+        ("provider_error", 9),
+        ("error", 2),
+    ]
+    assert lines["denied"]["error"]["message"]
+    assert [line.get("id") for line in first.lines[:-1]] == [line["id"] for line in results(shell)]
+    assert first.lines[-1] == {
+        "type": "batch",
+        "total": 5,
+        "completed": 2,
+        "failed": 3,
+        "unfinished": 0,
+        "signal": None,
+        "exit_code": 4,
+    }
+    assert second.out == ""
+    assert "5 of them have a result already" in second.err
+    assert not (shell.folder / "results.jsonl.batch").exists()
+
+
+def wait_for(condition: object, seconds: float = SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_B061_a_batch_that_was_stopped_goes_on_with_its_sessions(shell: Shell, number: int, code: int):
+    write_jobs(
+        shell, {"id": "a", "objective": "apple"}, {"id": "b", "objective": "pear"}, {"id": "c", "objective": "fig"}
+    )
+    with (
+        ScriptedServer(script(apple=FINISH, pear=HANG)) as server,
+        shell.started(*batch(shell, server.base_url)) as process,
+    ):
+        wait_for(lambda: len(server.exchanges) >= 2)
+        process.send_signal(number)
+        process.communicate(timeout=SECONDS)
+    assert process.returncode == code
+    assert [line["id"] for line in results(shell)] == ["a"]
+    before = sorted(path.name for path in (shell.home / "sessions").glob("*.db"))
+    with (shell.folder / "results.jsonl").open("ab") as file:
+        file.write(b'{"id":"b","outc')
+    with ScriptedServer(OK, strict=False) as server:
+        done = shell.run(*batch(shell, server.base_url, "--output", "json"))
+    after = sorted(path.name for path in (shell.home / "sessions").glob("*.db"))
+    assert (done.code, done.record["completed"]) == (0, 3)
+    assert "was torn" in done.err
+    assert [line["id"] for line in results(shell)] == ["a", "b", "c"]
+    assert len(before) == 2
+    assert set(before) < set(after)
+    assert len(after) == 3
+
+
+def test_a_batch_refuses_what_cannot_work_before_any_job(shell: Shell):
+    write_jobs(shell, {"objective": "apple"}, {"objectiv": "pear"})
+    out = str(shell.folder / "results.jsonl")
+    with ScriptedServer(finishing()) as server:
+        calls = (
+            batch(shell, server.base_url),
+            batch(shell, server.base_url, "--ephemeral"),
+            ["batch", out, "--out", out, *model(server.base_url)],
+            ["batch", "jobs.jsonl", *model(server.base_url)],
+        )
+        wrong, ephemeral, same, without_out = shell.many(*calls)
+        assert server.exchanges == []
+    assert [done.code for done in (wrong, ephemeral, same, without_out)] == [2, 2, 2, 2]
+    assert "jobs.jsonl:2" in wrong.err
+    assert not Path(out).exists()

@@ -1,0 +1,81 @@
+"""What a person sees while a session runs, and what streams do with odd content."""
+
+import os
+import pty
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from xnagent.cli.console import Console, claimed_stdout
+from xnagent.cli.progress import PAUSE_SECONDS, Progress
+from xnagent.cli.request import difference
+from xnagent.core import events as ev
+from xnagent.core.events import Stored
+from xnagent.core.fold import fold_all
+from xnagent.core.ids import SessionId, TaskId
+
+STARTED = ev.SessionStarted(session=SessionId("s-1"), objective="x")
+
+
+def task(number: int) -> ev.TaskAdded:
+    return ev.TaskAdded(task=TaskId(f"t{number}"), title=f"\x1b[2Jtitle {number}", objective="x")
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    with claimed_stdout() as descriptor:
+        yield Console(descriptor)
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(console: Console, capfd: pytest.CaptureFixture[str]):
+    now = [0.0]
+    progress = Progress(console, now=lambda: now[0])
+    events: list[ev.Event] = [STARTED]
+    for number in range(40):
+        events.append(task(number))
+        progress.tick(fold_all(events))
+        now[0] += 0.25
+    lines = capfd.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 10 / PAUSE_SECONDS
+    assert all("tasks" in line for line in lines)
+
+
+def test_a_milestone_is_told_at_once_and_shows_no_escapes(console: Console, capfd: pytest.CaptureFixture[str]):
+    progress = Progress(console)
+    progress.note(Stored(seq=1, at="", event=task(1)), {"type": "task_added", "seq": 1})
+    assert capfd.readouterr().err == "task t1: \\x1b[2Jtitle 1\n"
+
+
+def test_stdout_is_claimed_and_given_back(capfd: pytest.CaptureFixture[str]):
+    with claimed_stdout() as descriptor:
+        os.write(1, b"a child\n")
+        sys.stdout.write("a plugin\n")
+        sys.stdout.flush()
+        Console(descriptor).record({"text": "\ud83d ä"})
+    os.write(1, b"after\n")
+    out, err = capfd.readouterr()
+    assert out == '{"text":"\ufffd ä"}\nafter\n'
+    assert "a child" in err
+    assert "a plugin" in err
+
+
+def test_a_terminal_gets_no_escapes_from_an_answer():
+    master, slave = pty.openpty()
+    try:
+        Console(slave).answer("red \x1b[31m\nnext")
+        assert os.read(master, 200).replace(b"\r\n", b"\n") == b"red \\x1b[31m\nnext\n"
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_the_first_item_that_differs_is_named():
+    before = b'{"model":"m","messages":[{"role":"user","content":"a"}]}'
+    after = b'{"model":"m","messages":[{"role":"user","content":"b"}]}'
+    longer = b'{"model":"m","messages":[{"role":"user","content":"a"},{"role":"user","content":"c"}]}'
+    assert difference(before, after)["item"] == "messages[0]"
+    assert difference(before, after)["is_extension"] is False
+    assert difference(before, longer)["is_extension"] is True
+    assert difference(before, longer)["before"] is None
+    assert difference(before, before)["item"] is None

@@ -1,0 +1,98 @@
+"""The commands that only read: after a whole session, and after one that was killed."""
+
+import hashlib
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import SECONDS, Done, Shell, hanging, make_shell, model, working
+from xnagent.testing.server import ScriptedServer
+
+PARTS = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
+
+
+def session_of(done: Done) -> str:
+    return done.err.split("session ")[1].split()[0]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shell, str, list[bytes]]:
+    shell = make_shell(tmp_path_factory.mktemp("whole"))
+    with ScriptedServer(working()) as server:
+        done = shell.run("run", "set a to 2", *model(server.base_url))
+        assert done.code == 0, done.err
+        return shell, session_of(done), server.bodies
+
+
+def test_a_session_can_be_read_in_every_way(whole: tuple[Shell, str, list[bytes]]):
+    shell, session, bodies = whole
+    overview, tables, everything, one, request, against, same, missing, replay, forecast, sessions = shell.many(
+        ["inspect", session],
+        ["inspect", session, *(f"--{part}" for part in PARTS)],
+        ["inspect", session, "--json"],
+        ["inspect", session, "--output", "json", "--cost"],
+        ["request", session, "1"],
+        ["request", session, "2", "--against", "1"],
+        ["request", session, "2", "--against", "2", "--output", "json"],
+        ["request", session, "99"],
+        ["replay", session, "--output", "json"],
+        ["resume", session, "--dry-run"],
+        ["sessions", "--output", "jsonl"],
+    )
+    assert "completed (exit code 0)" in overview.out
+    assert all(f"{part} (" in tables.out or part == "cost" for part in PARTS)
+    assert set(everything.record) == {"session", "overview", *PARTS, "final"}
+    assert everything.record["final"]["type"] == "final"
+    assert set(one.record) == {"session", "cost", "final"}
+    assert request.out.encode() == bodies[0]
+    digest = everything.record["requests"][0]["sha256"]
+    assert digest == hashlib.sha256(bodies[0]).hexdigest()
+    assert "request 2 extends request 1" in against.out
+    assert same.record["item"] is None
+    assert (missing.code, missing.out) == (2, "")
+    assert (replay.code, replay.record["problems"], replay.record["requests"]) == (0, [], len(bodies))
+    assert "over" in forecast.out
+    assert [(row["session"], row["status"]) for row in sessions.lines] == [(session, "completed")]
+    assert {done.code for done in (overview, tables, everything, one, request, against, same, forecast, sessions)} == {
+        0
+    }
+
+
+def test_B048_a_killed_session_is_interrupted_and_its_next_step_has_a_price(shell: Shell):
+    with ScriptedServer(hanging()) as server, shell.started("run", "x", *model(server.base_url)) as process:
+        end = time.monotonic() + SECONDS
+        while not server.exchanges and time.monotonic() < end:
+            time.sleep(0.02)
+        (path,) = (shell.home / "sessions").glob("*.db")
+        (running,) = shell.many(["inspect", path.stem, "--json"])
+        (busy,) = shell.many(["resume", path.stem])
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=SECONDS)
+    listed, inspected, dry = shell.many(
+        ["sessions", "--json"],
+        ["inspect", path.stem, "--json"],
+        ["resume", path.stem, "--dry-run", "--output", "json"],
+    )
+    assert running.record["overview"]["status"] == "running"
+    assert (busy.code, busy.out) == (2, "")
+    assert "SESSION_BUSY" in busy.err
+    assert listed.record["sessions"][0]["status"] == "interrupted"
+    assert inspected.record["final"]["outcome"] == "interrupted"
+    assert inspected.record["final"]["exit_code"] is None
+    (planner,) = dry.record["requests"]
+    assert planner["agent"] == "planner"
+    assert planner["fresh_tokens"] + planner["cached_tokens"] > 0
+    assert planner["price_without_cache_usd"] >= planner["price_usd"] > 0
+
+
+def test_a_file_that_is_no_session_is_listed_and_left_alone(shell: Shell):
+    folder = shell.home / "sessions"
+    folder.mkdir(parents=True)
+    (folder / "s-broken.db").write_bytes(b"not a database")
+    listed, inspected = shell.many(["sessions"], ["inspect", "s-broken", "--json"])
+    assert "damaged" in listed.out
+    assert (inspected.code, json.loads(inspected.out)["error"]["class"]) == (1, "StoreDamagedError")
+    assert (Path(folder) / "s-broken.db").read_bytes() == b"not a database"

@@ -1,0 +1,1 @@
+"""What people touch: arguments in, records and pages out. stdout carries only what was asked for."""

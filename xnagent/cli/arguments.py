@@ -1,0 +1,192 @@
+"""The command line's grammar. Light: nothing is imported that a command needs only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from xnagent import __version__
+from xnagent.errors import UsageError
+
+INSPECT_PARTS: Final = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """One line that says what is wrong and where help is."""
+        raise UsageError(f"USAGE: {message}; see {self.prog} --help")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("objective", nargs="?", help="what to do; - reads it from stdin")
+    parser.add_argument("-f", "--file", metavar="FILE", help="read the objective from a file")
+    _add_folder(parser)
+    _add_model(parser)
+    _add_limits(parser)
+    parser.add_argument("--ephemeral", action="store_true", help="keep nothing of the session")
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--message", metavar="TEXT", help="something more for the Planner, such as an answer")
+    parser.add_argument("--dry-run", action="store_true", help="show what the next request costs, and send nothing")
+    _add_model(parser)
+    _add_limits(parser)
+
+
+def _add_batch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("jobs", metavar="JOBS.jsonl")
+    parser.add_argument(
+        "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
+    )
+    parser.add_argument("-j", "--jobs-at-once", type=_count, metavar="N", help="sessions at the same time (default 1)")
+    _add_folder(parser)
+    _add_model(parser)
+    _add_limits(parser)
+
+
+def _add_sessions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="as --output json")
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    for part in INSPECT_PARTS:
+        parser.add_argument(f"--{part}", action="store_true", help=f"show the {part}")
+    parser.add_argument("--json", action="store_true", help="as --output json")
+
+
+def _add_request(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("request", type=_count, metavar="N")
+    parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser)
+    _add_model(parser)
+
+
+def _add_nothing(_parser: argparse.ArgumentParser) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the module that executes it, its line in the help, and its arguments."""
+
+    module: str
+    about: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "run": Command("xnagent.cli.run", "one session to its end", _add_run),
+    "resume": Command("xnagent.cli.resume", "go on after a crash, a limit or a question", _add_resume),
+    "batch": Command("xnagent.cli.batch", "many sessions; again: go on where it stopped", _add_batch),
+    "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),
+    "inspect": Command("xnagent.cli.inspect", "what happened in a session", _add_inspect),
+    "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),
+    "replay": Command(
+        "xnagent.cli.replay", "check every request of a session byte for byte, without a model", _add_session
+    ),
+    "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
+    "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
+    "models": Command("xnagent.cli.models", "known models", _add_place),
+}
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments; options that were not given are missing. Raises UsageError; SystemExit after help or version."""
+    parser = Parser(
+        prog="xnagent",
+        description="Headless Planner-Executor orchestrator.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"xnagent {__version__}")
+    _add_common(parser, prefix="early_")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, command in COMMANDS.items():
+        sub = commands.add_parser(
+            name,
+            help=command.about,
+            description=command.about,
+            argument_default=argparse.SUPPRESS,
+            allow_abbrev=False,
+        )
+        _add_common(sub)
+        command.add_arguments(sub)
+    arguments = parser.parse_args(argv)
+    if getattr(arguments, "command", None) is None:
+        raise UsageError(f"USAGE: which command? One of {', '.join(COMMANDS)}; see xnagent --help")
+    _join_early(arguments)
+    return arguments
+
+
+def _add_common(parser: argparse.ArgumentParser, prefix: str = "") -> None:
+    group = parser.add_argument_group("common options")
+    group.add_argument("--home", metavar="DIR", help="where sessions are kept")
+    group.add_argument(
+        "--config", action="append", dest=f"{prefix}config", metavar="FILE", help="more settings; later files win"
+    )
+    group.add_argument(
+        "-s", "--set", action="append", dest=f"{prefix}set", metavar="KEY=VALUE", help="any setting, such as parallel=2"
+    )
+    group.add_argument("--output", choices=("text", "json", "jsonl"), help="what stdout carries (default text)")
+    group.add_argument("-q", "--quiet", action="store_true", help="only errors on stderr")
+    group.add_argument("-v", "--verbose", action="store_true", help="every event, debug messages and tracebacks")
+    group.add_argument("--log-file", metavar="FILE", help="logs go there instead of stderr")
+
+
+def _join_early(arguments: argparse.Namespace) -> None:
+    """Lists may be given before and after the command; argparse would keep only the later ones."""
+    for name in ("config", "set"):
+        both = [*getattr(arguments, f"early_{name}", []), *getattr(arguments, name, [])]
+        setattr(arguments, name, both)
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-C", "--directory", metavar="DIR", help="the repository (default: here)")
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="NAME", help="for both roles")
+    group.add_argument("--worker-model", metavar="NAME", help="another one for the Workers")
+    group.add_argument("--wire", metavar="WIRE", help="chat, responses or messages")
+    group.add_argument("--base-url", metavar="URL")
+    group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the key")
+    group.add_argument(
+        "--budget", type=_count, metavar="TOKENS", help="room for the Planner's history, within its window"
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("limits and policy")
+    group.add_argument("--check", action="append", metavar="CMD", help="must pass on the result (repeatable)")
+    for name in ("usd", "tokens", "steps", "runs"):
+        group.add_argument(f"--max-{name}", metavar="N")
+    group.add_argument("--deadline", metavar="SECONDS")
+    group.add_argument("--parallel", metavar="N", help="runs at the same time")
+    group.add_argument("--apply", action=argparse.BooleanOptionalAction, help="bring the result into the checkout")
+    group.add_argument("--prefix", metavar="MODE", help="off, warn or strict")
+    group.add_argument("--sandbox", metavar="MODE", help="required, auto, external or off")
+    group.add_argument("--network", metavar="on|off")
+    group.add_argument("--allow", action="append", metavar="RULE")
+    group.add_argument("--deny", action="append", metavar="RULE")
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return number

@@ -1,0 +1,77 @@
+"""Reads a session's log while another task writes it: the one way in which progress and records come about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from xnagent.cli.console import Console
+from xnagent.cli.progress import Progress
+from xnagent.core.fold import fold
+from xnagent.core.ids import SessionId
+from xnagent.core.state import SessionState
+from xnagent.errors import StoreError, UsageError
+from xnagent.store.codec import as_record
+from xnagent.store.reading import read_events, read_state
+
+POLL_SECONDS: Final = 0.1
+
+
+class Follower:
+    """Shows each event once, in order."""
+
+    def __init__(self, path: Path, session: SessionId, *, console: Console) -> None:
+        self.path = path
+        self.session = session
+        self.state = SessionState()
+        self._seen = 0
+        self._console = console
+        self._progress = Progress(console)
+
+    def skip(self) -> None:
+        """Begin after what is there already."""
+        for stored in read_events(self.path):
+            self.state = fold(self.state, stored.event)
+            self._seen = stored.seq
+
+    def advance(self) -> None:
+        """Show what is new."""
+        if not self.path.exists():
+            return
+        for stored in read_events(self.path, after=self._seen):
+            self.state = fold(self.state, stored.event)
+            self._seen = stored.seq
+            record = as_record(self.session, stored)
+            if self._console.output == "jsonl":
+                self._console.record(record)
+            self._progress.note(stored, record)
+        self._progress.tick(self.state)
+
+    async def follow(self) -> None:
+        """Until cancelled. A reader of stdout that is slow holds up this task only."""
+        while True:
+            await anyio.to_thread.run_sync(self._try_to_advance)
+            await anyio.sleep(POLL_SECONDS)
+
+    def finish(self) -> None:
+        """Show the rest."""
+        self._try_to_advance()
+        self._progress.clear()
+
+    def _try_to_advance(self) -> None:
+        try:
+            self.advance()
+        except (StoreError, UsageError) as error:
+            if self._console.verbosity > 0:
+                self._console.warn(str(error))
+
+
+def state_or_none(path: Path) -> SessionState | None:
+    """How far a session came, if its file can be read."""
+    try:
+        return read_state(path)
+    except (StoreError, UsageError):
+        return None

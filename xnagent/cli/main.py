@@ -1,0 +1,104 @@
+"""`xnagent …`: find the command, run it, and turn whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol, cast
+
+from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, message_of
+from xnagent.cli.arguments import COMMANDS, parse
+from xnagent.cli.console import Console, Output, claimed_stdout
+from xnagent.errors import UsageError
+
+
+class CommandModule(Protocol):
+    """What every module of a command offers."""
+
+    def execute(self, arguments: Namespace, console: Console) -> int:
+        """Do it and return the exit code."""
+
+
+def main() -> int:
+    """The console script. From here on a signal can't change the exit code any more, however long the exit takes."""
+    code = run(sys.argv[1:])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+def run(given: Sequence[str]) -> int:
+    """Execute a command line. Returns the exit code (CONTRACT, "Exit codes")."""
+    try:
+        arguments = parse(given)
+    except UsageError as error:
+        return _refuse(error, given)
+    with claimed_stdout() as descriptor:
+        console = Console(descriptor, output=_output(arguments), verbosity=_verbosity(arguments))
+        with Caught() as caught, _termination():
+            return _command(arguments.command).execute(arguments, console)
+        return _report(cast("BaseException", caught.error), console)
+
+
+def _refuse(error: UsageError, given: Sequence[str]) -> int:
+    with claimed_stdout() as descriptor:
+        return _report(error, Console(descriptor, output=_guessed_output(given)))
+
+
+def _command(name: str) -> CommandModule:
+    try:
+        return cast("CommandModule", importlib.import_module(COMMANDS[name].module))
+    except ModuleNotFoundError as error:
+        if error.name != COMMANDS[name].module:
+            raise
+        raise UsageError(f"NOT_AVAILABLE: xnagent {name} is not available yet in this version") from error
+
+
+def _output(arguments: Namespace) -> Output:
+    chosen: Output = getattr(arguments, "output", "text")
+    return "json" if chosen == "text" and getattr(arguments, "json", False) else chosen
+
+
+def _guessed_output(given: Sequence[str]) -> Output:
+    """What the arguments ask for, although they could not be parsed."""
+    joined = "\0".join(given).replace("--output=", "--output\0")
+    if "--output\0jsonl" in joined:
+        return "jsonl"
+    return "json" if "--output\0json" in joined or "--json" in given else "text"
+
+
+def _verbosity(arguments: Namespace) -> int:
+    return -1 if getattr(arguments, "quiet", False) else int(getattr(arguments, "verbose", False))
+
+
+@contextmanager
+def _termination() -> Iterator[None]:
+    """SIGTERM ends a command that has no better answer, as SIGINT does."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is terminate:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _report(error: BaseException, console: Console) -> int:
+    """The error on stderr, with a final record on stdout where one is expected, and its exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if console.verbosity > 0:
+        console.warn("".join(traceback.format_exception(error)).rstrip())
+    console.warn(f"xnagent: {message_of(error)}")
+    if console.output != "text" and not console.has_final:
+        console.record(failure_record(error))
+    return exit_code_of(error)

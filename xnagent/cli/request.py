@@ -1,0 +1,76 @@
+"""`xnagent request`: the exact bytes of a request, or where two differ."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from typing import Any, Final
+
+from xnagent.app.replay import request_bytes
+from xnagent.cli.console import Console
+from xnagent.cli.options import host_of
+from xnagent.core.text import Json, canonical
+from xnagent.inspect.plain import visible
+from xnagent.store.reading import read_events
+from xnagent.store.sessions import session_path
+
+SHOWN_CHARACTERS: Final = 400
+
+
+def execute(arguments: Namespace, console: Console) -> int:
+    """The bytes to stdout, nothing else."""
+    path = session_path(host_of(arguments).home, arguments.session)
+    events = tuple(read_events(path))
+    body = request_bytes(events, arguments.request)
+    other = getattr(arguments, "against", None)
+    if other is None:
+        console.raw(body)
+        return 0
+    found = difference(request_bytes(events, other), body)
+    if console.output == "text":
+        console.answer(_told(found, arguments.request, other=other))
+    else:
+        console.record({"type": "difference", "request": arguments.request, "against": other, **found})
+    return 0
+
+
+def difference(before: bytes, after: bytes) -> dict[str, Json]:
+    """The first item of two requests that is not the same, and how many bytes they share."""
+    shared = next(
+        (n for n, (left, right) in enumerate(zip(before, after, strict=False)) if left != right),
+        min(len(before), len(after)),
+    )
+    old, new = _items(before), _items(after)
+    index = next((n for n in range(max(len(old), len(new))) if old[n : n + 1] != new[n : n + 1]), None)
+    name = None if index is None else (new[index] if index < len(new) else old[index])[0]
+    return {
+        "is_extension": old == new[: len(old)],
+        "shared_bytes": shared,
+        "item": name,
+        "before": None if index is None or index >= len(old) else old[index][1],
+        "after": None if index is None or index >= len(new) else new[index][1],
+    }
+
+
+def _items(body: bytes) -> list[tuple[str, str]]:
+    """The request's parts in the order in which they are rendered, each with its name."""
+    fields: dict[str, Any] = json.loads(body)
+    items: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        if isinstance(value, list):
+            items += [(f"{name}[{n}]", canonical(part)) for n, part in enumerate(value)]
+        else:
+            items.append((name, canonical(value)))
+    return items
+
+
+def _told(found: dict[str, Json], request: int, *, other: int) -> str:
+    if found["item"] is None:
+        return f"requests {other} and {request} are the same"
+    what = "extends" if found["is_extension"] else "does not extend"
+    sides = [
+        f"{label}: {visible(str(found[key]))[:SHOWN_CHARACTERS]}" if found[key] is not None else f"{label}: nothing"
+        for label, key in ((f"request {other}", "before"), (f"request {request}", "after"))
+    ]
+    first = f"request {request} {what} request {other}; {found['shared_bytes']:,} bytes are the same"
+    return "\n".join([first, f"first difference: {found['item']}", *sides])

@@ -1,0 +1,71 @@
+"""`xnagent resume`: a session from where its log ends."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+
+from xnagent.app import resume_session
+from xnagent.cli.console import Console
+from xnagent.cli.follow import Follower
+from xnagent.cli.forecast import forecast_record, forecast_text, forecasts
+from xnagent.cli.options import changed_settings, host_of, models_of
+from xnagent.cli.run import announce, start_logging
+from xnagent.cli.session import drive
+from xnagent.config import Settings
+from xnagent.config.entry import Role
+from xnagent.config.load import stored_settings
+from xnagent.core.events import SessionResumed, SessionStarted
+from xnagent.core.ids import SessionId
+from xnagent.core.text import clean
+from xnagent.errors import UsageError
+from xnagent.models.catalog import ModelEntry
+from xnagent.store.reading import read_events, read_state
+from xnagent.store.sessions import session_path
+
+
+def execute(arguments: Namespace, console: Console) -> int:
+    """Check, then go on; with `--dry-run` only tell what it would cost."""
+    host = host_of(arguments)
+    message = message_of(arguments)
+    session = SessionId(arguments.session)
+    path = session_path(host.home, session)
+    settings = changed_settings(arguments, last_settings(path))
+    entries = models_of(settings, host)
+    if getattr(arguments, "dry_run", False):
+        return _tell_forecast(path, entries, console=console)
+    start_logging(arguments, console)
+    announce(settings, entries, console=console)
+    console.say(f"session {session}")
+    follower = Follower(path, session, console=console)
+    follower.skip()
+    work = partial(resume_session, host, session, settings=settings, message=message)
+    return drive(work, follower, console=console)
+
+
+def message_of(arguments: Namespace) -> str | None:
+    """What the user has to say; raises UsageError if it is nothing."""
+    message: str | None = getattr(arguments, "message", None)
+    if message is None:
+        return None
+    if not message.strip():
+        raise UsageError("MESSAGE_EMPTY: the message is empty; say something or leave --message out")
+    return clean(message)
+
+
+def last_settings(path: Path) -> Settings:
+    """The settings that the session was begun or last resumed with."""
+    events = (stored.event for stored in read_events(path))
+    texts = [event.settings for event in events if isinstance(event, SessionStarted | SessionResumed)]
+    text = next((text for text in reversed(texts) if text), "{}")
+    return stored_settings(text, session=path.stem)
+
+
+def _tell_forecast(path: Path, entries: dict[Role, ModelEntry], *, console: Console) -> int:
+    rows = forecasts(read_state(path), entries)
+    if console.output == "text":
+        console.answer(forecast_text(rows))
+    else:
+        console.record(forecast_record(path.stem, rows))
+    return 0

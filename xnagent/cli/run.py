@@ -1,0 +1,101 @@
+"""`xnagent run`: one session to its end."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from argparse import Namespace
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from xnagent.app import SessionSpec, run_session
+from xnagent.app.host import Host
+from xnagent.cli.console import Console
+from xnagent.cli.follow import Follower
+from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of
+from xnagent.cli.session import drive
+from xnagent.config import Settings
+from xnagent.config.entry import Role
+from xnagent.core.rebase import Room
+from xnagent.core.text import clean
+from xnagent.errors import UsageError
+from xnagent.models.catalog import ModelEntry
+from xnagent.store.sessions import new_session_id, session_path
+from xnagent.telemetry import set_up_logging
+
+STDIN: Final = "-"
+
+
+def execute(arguments: Namespace, console: Console) -> int:
+    """Check everything that can be checked, then run."""
+    objective = objective_of(arguments)
+    repository = folder_of(arguments)
+    host = host_of(arguments)
+    settings = settings_of(arguments, host, repository=repository)
+    entries = models_of(settings, host)
+    start_logging(arguments, console)
+    announce(settings, entries, console=console)
+    if not getattr(arguments, "ephemeral", False):
+        return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
+    with tempfile.TemporaryDirectory(prefix="xnagent-", ignore_cleanup_errors=True) as folder:
+        host = replace(host, home=Path(folder))
+        return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
+
+
+def _spec(objective: str, repository: Path, *, settings: Settings, host: Host) -> SessionSpec:
+    session = new_session_id(host.clock)
+    return SessionSpec(objective=objective, repository=repository, settings=settings, session=session)
+
+
+def _run(host: Host, spec: SessionSpec, *, console: Console) -> int:
+    console.say(f"session {spec.session}")
+    follower = Follower(session_path(host.home, spec.session), spec.session, console=console)
+    return drive(partial(run_session, host, spec), follower, console=console)
+
+
+def objective_of(arguments: Namespace) -> str:
+    """The objective from the command line, a file, or stdin if `-` asks for it. Raises UsageError if there is none."""
+    given: str | None = getattr(arguments, "objective", None)
+    file: str | None = getattr(arguments, "file", None)
+    if given is not None and file is not None:
+        raise UsageError("USAGE: an objective and -f FILE; give one of them")
+    if file is not None or given == STDIN:
+        text = clean(_read(file or STDIN))
+    elif given is not None:
+        text = clean(given)
+    else:
+        raise UsageError('USAGE: no objective; write xnagent run "what to do", or - to read it from stdin, or -f FILE')
+    if not text.strip():
+        raise UsageError("OBJECTIVE_EMPTY: the objective is empty; say what to do")
+    return text
+
+
+def _read(source: str) -> str:
+    if source == STDIN:
+        return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8-sig", "replace")
+    try:
+        return Path(source).read_bytes().decode("utf-8-sig", "replace")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"FILE_UNREADABLE: {source}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def start_logging(arguments: Namespace, console: Console) -> None:
+    """Logs to stderr or `--log-file`."""
+    file = getattr(arguments, "log_file", None)
+    set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file))
+
+
+def announce(settings: Settings, entries: dict[Role, ModelEntry], *, console: Console) -> None:
+    """Say once where commands run, which models answer, and when spines are rebased (M53)."""
+    console.say(boxing(settings.sandbox.mode))
+    for role, entry in entries.items():
+        room = Room(window_tokens=entry.window_tokens, max_output_tokens=entry.max_output_tokens, head_tokens=0)
+        share, usable = settings.spine.soft_share, room.usable_tokens
+        price = "" if entry.price else ", price not known: costs are null"
+        known = "" if entry.source else " (assumed unless you set it)"
+        console.say(
+            f"{role}: {entry.name}, window {entry.window_tokens:,}{known}, room for {usable:,} tokens, "
+            f"rebase at {share:.0%} of it ({int(share * usable):,}){price}"
+        )

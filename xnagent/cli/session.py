@@ -1,0 +1,158 @@
+"""What `run` and `resume` share: a session that is watched, stopped by signals, and told at its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable
+from functools import partial
+from types import FrameType
+from typing import Final, Literal, NoReturn, Protocol, cast
+
+import anyio
+import anyio.abc
+
+from xnagent.app import Stop
+from xnagent.batch.failure import Caught, exit_code_of, failure_record
+from xnagent.cli.console import Console
+from xnagent.cli.follow import Follower, state_or_none
+from xnagent.core.record import final_record
+from xnagent.core.state import SessionState
+from xnagent.core.text import Json
+from xnagent.inspect.plain import count, line, money, seconds, share
+
+SIGNAL_NAMES: Final[dict[int, Literal["SIGINT", "SIGTERM"]]] = {
+    signal.SIGINT: "SIGINT",
+    signal.SIGTERM: "SIGTERM",
+}
+LISTED_FILES: Final = 8
+
+
+class Stoppable(Protocol):
+    """What signals are handed on to."""
+
+    def request(self, signal: Literal["SIGINT", "SIGTERM"]) -> None:
+        """Ask to stop."""
+
+
+class Work(Protocol):
+    """A session to be driven to its end."""
+
+    def __call__(self, *, stop: Stop) -> Awaitable[SessionState]:
+        """Begin it."""
+
+
+def drive(work: Work, follower: Follower, *, console: Console) -> int:
+    """Run the session to its end, whatever the end is; returns the exit code, after one final record."""
+    with Caught() as caught:
+        state = anyio.run(partial(_watched, work, follower))
+        follower.finish()
+        _tell(state, console)
+        return _exit_code(state)
+    return _fail(cast("BaseException", caught.error), follower, console=console)
+
+
+async def _watched(work: Work, follower: Follower) -> SessionState:
+    stop = Stop()
+    async with anyio.create_task_group() as group:
+        await group.start(hand_on_signals, stop)
+        group.start_soon(follower.follow)
+        state = await work(stop=stop)
+        group.cancel_scope.cancel()
+    outlast_signals(_exit_code(state))
+    return state
+
+
+def outlast_signals(code: int) -> None:
+    """The end only has to be told now: one more signal is ignored, a second one ends the process with `code`."""
+    left = iter((1,))
+
+    def ignore_once(_number: int, _frame: FrameType | None) -> None:
+        if next(left, None) is None:
+            os._exit(code)
+
+    for number in SIGNAL_NAMES:
+        signal.signal(number, ignore_once)
+
+
+async def hand_on_signals(
+    stop: Stoppable, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Turn SIGINT and SIGTERM into requests to stop, until cancelled."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for number in signals:
+            stop.request(SIGNAL_NAMES[number])
+
+
+def _exit_code(state: SessionState) -> int:
+    return 1 if state.settled is None else state.settled.exit_code
+
+
+def _tell(state: SessionState, console: Console) -> None:
+    record = final_record(state)
+    if console.output != "text":
+        console.record(record)
+    elif record["outcome"] == "completed" and record["summary"]:
+        console.answer(str(record["summary"]))
+    for text in ending(record, repeats_summary=console.output == "text"):
+        (console.warn if record["exit_code"] else console.say)(text)
+
+
+def _fail(error: BaseException, follower: Follower, *, console: Console) -> NoReturn:
+    outlast_signals(exit_code_of(error))
+    follower.finish()
+    if console.output != "text" and not console.has_final:
+        console.record(failure_record(error, state=state_or_none(follower.path)))
+    raise error
+
+
+def ending(record: dict[str, Json], *, repeats_summary: bool = False) -> list[str]:
+    """The end of a session in a few lines for people."""
+    verified = {True: " and verified", False: ", not verified", None: ""}[cast("bool | None", record["verified"])]
+    outcome = f"{record['outcome']}{verified if record['outcome'] == 'completed' else ''}"
+    lines = [f"{outcome} (exit code {record['exit_code']})", _totals(record)]
+    if repeats_summary and record["outcome"] != "completed" and record["summary"]:
+        lines.append(f"said: {line(str(record['summary']), 500)}")
+    return [*lines, *_notes(record)]
+
+
+def _totals(record: dict[str, Json]) -> str:
+    tasks, runs = cast("dict[str, int]", record["tasks"]), cast("dict[str, int]", record["runs"])
+    usage = cast("dict[str, int | None]", record["usage"])
+    cost = cast("float | None", usage["cost_usd"])
+    whole, cached = usage["input_tokens"], usage["cached_tokens"]
+    return (
+        f"{tasks['completed']} of {tasks['total']} tasks, {runs['total']} runs, {usage['requests']} requests, "
+        f"in {count(whole)} ({share(cached, whole)} cached), out {count(usage['output_tokens'])}, "
+        f"{money(cost)}, {seconds(cast('float', record['duration_seconds']))}"
+    )
+
+
+def _notes(record: dict[str, Json]) -> list[str]:
+    notes: list[str] = []
+    error = cast("dict[str, str] | None", record["error"])
+    workspace = cast("dict[str, object]", record["workspace"])
+    if error is not None:
+        notes.append(f"error: {line(error['message'], 500)}")
+    if record["question"]:
+        notes.append(f"question: {line(str(record['question']), 500)}")
+        notes.append(f"answer with: xnagent resume {record['session']} --message TEXT")
+    if workspace["changed_files"] or workspace.get("detail"):
+        notes.append(_result(workspace))
+    if record["exit_code"]:
+        notes.append(f"more: xnagent inspect {record['session']}")
+    return notes
+
+
+def _result(workspace: dict[str, object]) -> str:
+    files = cast("list[str]", workspace["changed_files"])
+    shown = ", ".join(files[:LISTED_FILES]) + (
+        f" and {len(files) - LISTED_FILES} more" if len(files) > LISTED_FILES else ""
+    )
+    if not files:
+        return "result: no changes"
+    branch = f"it is on branch {workspace['branch']}" if workspace["branch"] else "its patch is in the session"
+    where = "applied to the checkout" if workspace["applied"] else f"not applied, {branch}"
+    detail = f" ({workspace['detail']})" if workspace.get("detail") else ""
+    return line(f"result {where}{detail}: {shown}", 500)

@@ -1,0 +1,75 @@
+"""Events as lines for people, without what a terminal would obey."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from xnagent.core import events as ev
+from xnagent.core import spine_events as sp
+from xnagent.core.limits import spent_tokens, spent_usd
+from xnagent.core.state import SessionState, active_runs, steps_of
+from xnagent.core.text import Json, canonical
+from xnagent.inspect.plain import count, line, money, seconds, share
+
+ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
+
+
+def milestone(event: ev.Event) -> str | None:
+    """A line for what a person who looks now and then wants to have seen; None for everything else."""
+    match event:
+        case ev.TaskAdded():
+            return f"task {event.task}: {event.title}"
+        case ev.RunLaunched():
+            return f"run {event.run} begins"
+        case ev.RunSettled():
+            why = f": {event.reason}" if event.reason else ""
+            return f"run {event.run} {event.status}{why}"
+        case ev.CheckFinished(run=None):
+            return f"check {'passed' if event.evidence.has_passed else 'failed'}: {event.evidence.command}"
+        case ev.LimitReached():
+            return f"limit: {event.detail}"
+        case ev.SessionInterrupted():
+            return f"{event.signal}: stopping; again: stop at once"
+        case _:
+            return _trouble(event)
+
+
+def _trouble(event: ev.Event) -> str | None:
+    match event:
+        case sp.SpineRebased():
+            return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
+        case sp.RequestRetried():
+            return f"{event.agent} request {event.request}: {event.fault}, again in {event.wait_seconds:.0f} s"
+        case sp.RequestFailed():
+            return f"{event.agent} request {event.request} failed: {event.fault}: {event.detail}"
+        case sp.PrefixBroken():
+            return f"{event.agent} request {event.request} broke the prefix at {event.segment}: {event.detail}"
+        case _:
+            return None
+
+
+def usage_line(event: sp.ReplyReceived) -> str:
+    """What one request used, as the provider reported it (M120)."""
+    usage = event.usage
+    cached = f"{count(usage.cached_tokens)} cached, {share(usage.cached_tokens, usage.input_tokens)}"
+    return (
+        f"{event.agent} request {event.request}: {event.finish}, in {count(usage.input_tokens)} ({cached}), "
+        f"out {count(usage.output_tokens)}, {money(event.cost_usd)}, {seconds(event.duration_seconds)}"
+    )
+
+
+def detail_line(record: dict[str, Json]) -> str:
+    """Any event on one line."""
+    rest = {key: value for key, value in record.items() if key not in ENVELOPE}
+    return line(f"{record['seq']} {record['type']} {canonical(rest)}", 200)
+
+
+def standing(state: SessionState) -> str:
+    """Where the session is, on one line."""
+    planner, worker = steps_of(state)
+    tasks = [task for task in state.board.tasks.values() if task.status != "dropped"]
+    done = sum(task.status == "completed" for task in tasks)
+    return (
+        f"{done}/{len(tasks)} tasks, {len(active_runs(state))} runs at work, steps {planner} + {worker}, "
+        f"{spent_tokens(state):,} tokens, {money(spent_usd(state))}"
+    )

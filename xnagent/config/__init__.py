@@ -1,0 +1,209 @@
+"""What a user may set. Values only; `load.py` finds them, `entry.py` completes a model from the table of known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+
+from xnagent.core.limits import Limits
+from xnagent.core.rebase import RebasePolicy
+from xnagent.core.retry import RetryPolicy
+
+Wire = Literal["chat", "responses", "messages"]
+PrefixMode = Literal["off", "warn", "strict"]
+
+
+def _refuse_bool(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("an address begins with http:// or https:// and names a host")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a key has no place in an address; name its environment variable with api_key_env")
+    return url
+
+
+_Number = BeforeValidator(_refuse_bool)
+
+Count: TypeAlias = Annotated[int, _Number, Field(ge=1)]
+"""1, 2, 3…"""
+Seconds: TypeAlias = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False)]
+Amount: TypeAlias = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False)]
+"""Money, or another number that may be 0."""
+Share: TypeAlias = Annotated[float, _Number, Field(gt=0, lt=1, allow_inf_nan=False)]
+Gain: TypeAlias = Annotated[float, _Number, Field(ge=0, lt=1, allow_inf_nan=False)]
+Name: TypeAlias = Annotated[str, Field(min_length=1)]
+Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
+Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""Name of an environment variable."""
+
+
+class Section(BaseModel):
+    """Frozen; what it does not know, it refuses."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelSettings(Section):
+    """Which model answers a role; None: the Planner's, then the table's, then an assumption (`model_entry`)."""
+
+    name: Name | None = None
+    wire: Wire | None = None
+    base_url: Url | None = None
+    api_key_env: Variable | None = None
+    """Name of the environment variable that holds the key; the key itself is no setting."""
+    window: Count | None = None
+    """Tokens of input and output together."""
+    max_output_tokens: Count | None = None
+    temperature: Amount | None = None
+
+
+class ContextSettings(Section):
+    """What becomes of a Worker's history when it gets long."""
+
+    strategy: Literal["rebase", "summary", "none"] = "rebase"
+
+
+class RoleSettings(Section):
+    """The Planner."""
+
+    model: ModelSettings = ModelSettings()
+
+
+class WorkerSettings(RoleSettings):
+    """The Workers."""
+
+    context: ContextSettings = ContextSettings()
+
+
+class SpineSettings(Section):
+    """When a spine is rebased."""
+
+    policy: Literal["economic", "threshold"] = "economic"
+    soft_share: Share = 0.6
+    hard_share: Share = 0.9
+    min_gain_share: Gain = 0.2
+    tail_share: Gain = 0.25
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.soft_share > self.hard_share:
+            raise ValueError("soft_share must not be above hard_share")
+        return self
+
+    def to_policy(self) -> RebasePolicy:
+        """As the core takes it."""
+        return RebasePolicy(**self.model_dump())
+
+
+class LimitSettings(Section):
+    """How much a session may use; None: no limit."""
+
+    usd: Amount | None = None
+    tokens: Count | None = None
+    steps: Count | None = 1_000
+    runs: Count | None = 100
+    deadline_seconds: Seconds | None = 14_400.0
+    run_steps: Count = 150
+
+    def to_limits(self) -> Limits:
+        """As the core takes it."""
+        return Limits(**self.model_dump())
+
+
+class RetrySettings(Section):
+    """How often and how long a request is tried again."""
+
+    max_attempts: Count = 6
+    first_wait_seconds: Seconds = 1.0
+    max_wait_seconds: Seconds = 60.0
+    max_total_seconds: Amount = 600.0
+
+    def to_policy(self) -> RetryPolicy:
+        """As the core takes it."""
+        return RetryPolicy(**self.model_dump())
+
+
+class TimeoutSettings(Section):
+    """How long an attempt may take: to connect, between bytes, between signs of progress, as a whole."""
+
+    connect_seconds: Seconds = 15.0
+    idle_seconds: Seconds = 120.0
+    progress_seconds: Seconds = 300.0
+    total_seconds: Seconds = 1_200.0
+
+
+class SandboxSettings(Section):
+    """What a Worker's commands may reach."""
+
+    mode: Literal["required", "auto", "external", "off"] = "auto"
+    network: Literal["on", "off"] | None = None
+    memory_bytes: Count | None = None
+    processes: Count | None = None
+
+
+class PermissionSettings(Section):
+    """Rules on tools and commands."""
+
+    allow: tuple[Name, ...] = ()
+    deny: tuple[Name, ...] = ()
+
+
+class PriceTable(Section):
+    """Dollars for a million tokens."""
+
+    input_usd: Amount
+    cached_usd: Amount | None = None
+    """None: as any other input."""
+    output_usd: Amount
+    cache_write_usd: Amount | None = None
+
+
+class ModelTable(Section):
+    """What is known about one model (`[models."name"]`)."""
+
+    wire: Wire | None = None
+    base_url: Url | None = None
+    api_key_env: Variable | Literal[""] | None = None
+    """Empty: the endpoint needs no key."""
+    window_tokens: Count | None = None
+    max_output_tokens: Count | None = None
+    price: PriceTable | None = None
+    send_reasoning: bool | None = None
+    """The endpoint wants reasoning back."""
+    source: str | None = None
+    """Where the numbers come from."""
+    date: str | None = None
+    """When they were looked up."""
+    options: Mapping[str, JsonValue] | None = None
+    """Further parameters of its requests."""
+
+
+class Settings(Section):
+    """Everything that a user may set, with its defaults."""
+
+    planner: RoleSettings = RoleSettings()
+    worker: WorkerSettings = WorkerSettings()
+    spine: SpineSettings = SpineSettings()
+    limits: LimitSettings = LimitSettings()
+    retry: RetrySettings = RetrySettings()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    parallel: Count = 4
+    """Runs at the same time."""
+    prefix: PrefixMode = "warn"
+    """What happens when a request does not extend the one before."""
+    apply: bool = True
+    """Whether the result goes into the user's checkout, and not only on a branch."""
+    sandbox: SandboxSettings = SandboxSettings()
+    permissions: PermissionSettings = PermissionSettings()
+    check_timeout_seconds: Seconds = 600.0
+    checks: tuple[Name, ...] = ()
+    """Commands that the result as a whole must pass."""
+    models: Mapping[str, ModelTable] = {}
+    """The user's own additions to the table of known models."""

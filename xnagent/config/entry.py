@@ -1,0 +1,116 @@
+"""Which model answers a role: the settings, completed from the table of known models and by assumptions."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from xnagent.config import ModelSettings, ModelTable, PriceTable, Settings
+from xnagent.config.places import shipped
+from xnagent.config.sources import from_file
+from xnagent.core.pricing import Price
+from xnagent.core.text import Json
+from xnagent.errors import UsageError
+from xnagent.models.catalog import ASSUMED_OUTPUT_TOKENS, ASSUMED_WINDOW_TOKENS, ModelEntry
+
+Role = Literal["planner", "worker"]
+Catalog: TypeAlias = Mapping[str, ModelTable]
+"""Known models by name."""
+
+ASSUMED_WIRE: Final = "chat"
+
+
+@cache
+def shipped_catalog() -> Catalog:
+    """The models that xnagent knows (`configs/models.toml`)."""
+    path = shipped("models.toml")
+    settings = from_file(path) if path.is_file() else []
+    tables: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        _, name, *rest = setting.path
+        _place(tables.setdefault(name, {}), rest, value=setting.value)
+    return {name: ModelTable.model_validate(table) for name, table in tables.items()}
+
+
+def _place(table: dict[str, Any], path: list[str], *, value: object) -> None:
+    *tables, last = path
+    for name in tables:
+        table = table.setdefault(name, {})
+    table[last] = value
+
+
+def catalog_of(settings: Settings) -> Catalog:
+    """The shipped table with the user's additions; a user's table replaces what it names and keeps the rest."""
+    known = dict(shipped_catalog())
+    for name, table in settings.models.items():
+        given = {field: getattr(table, field) for field in table.model_fields_set}
+        known[name] = known.get(name, ModelTable()).model_copy(update=given)
+    return known
+
+
+def model_entry(
+    settings: Settings, role: Role, *, name: str | None = None, catalog: Catalog | None = None
+) -> ModelEntry:
+    """The model of a role; `name` is another one that takes its place (a delegated run may ask for it).
+
+    Worker settings fall back to the Planner's, then to the table's, then to assumptions. Raises UsageError (exit code
+    2) when no model is named or nobody says where it is.
+    """
+    chosen = _chosen(settings, role)
+    name = name or chosen.name
+    if name is None:
+        raise UsageError("MODEL_MISSING: no model is configured; pass --model NAME (`xnagent models` lists known ones)")
+    table = (catalog_of(settings) if catalog is None else catalog).get(name, ModelTable())
+    base_url = chosen.base_url or table.base_url
+    if base_url is None:
+        raise UsageError(
+            f'MODEL_UNKNOWN: the model "{name}" is not in the table of known ones; say where it is with --base-url URL '
+            f"and, if it needs a key, --api-key-env VAR"
+        )
+    drawn: dict[str, Json] = {} if chosen.temperature is None else {"temperature": chosen.temperature}
+    return ModelEntry(
+        name=name,
+        wire=chosen.wire or table.wire or ASSUMED_WIRE,
+        base_url=base_url,
+        api_key_env=chosen.api_key_env or ("" if _is_own_loopback(chosen, table) else table.api_key_env or ""),
+        window_tokens=chosen.window or table.window_tokens or ASSUMED_WINDOW_TOKENS,
+        max_output_tokens=chosen.max_output_tokens or table.max_output_tokens or ASSUMED_OUTPUT_TOKENS,
+        price=None if table.price is None else _price(table.price),
+        send_reasoning=bool(table.send_reasoning),
+        source=table.source or "",
+        date=table.date or "",
+        options={**(table.options or {}), **drawn},
+    )
+
+
+def _chosen(settings: Settings, role: Role) -> ModelSettings:
+    planner = settings.planner.model
+    if role == "planner":
+        return planner
+    return planner.model_copy(update=settings.worker.model.model_dump(exclude_none=True))
+
+
+def _is_own_loopback(chosen: ModelSettings, table: ModelTable) -> bool:
+    """Whether the user points a known model at this machine: a key meant for the provider does not go there unasked."""
+    return chosen.base_url is not None and chosen.base_url != table.base_url and is_loopback(chosen.base_url)
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address is on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _price(table: PriceTable) -> Price:
+    return Price(
+        input_usd=table.input_usd,
+        cached_usd=table.input_usd if table.cached_usd is None else table.cached_usd,
+        output_usd=table.output_usd,
+        cache_write_usd=table.cache_write_usd,
+    )

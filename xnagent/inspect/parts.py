@@ -1,0 +1,196 @@
+"""The parts of `xnagent inspect`, each as a list of flat objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from xnagent.core.ids import PLANNER, agent_of
+from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
+from xnagent.core.limits import spent_usd
+from xnagent.core.spine_events import RebaseRefused, SpineExtended, SpineRebased
+from xnagent.core.state import RoleTotals, spine_of, work_of
+from xnagent.core.text import Json
+from xnagent.core.tokens import estimate_item, estimate_items
+from xnagent.inspect.reading import Reading, run_status
+from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
+
+Rows = list[dict[str, Json]]
+
+
+def spine(reading: Reading) -> Rows:
+    """The Planner's spine as it is now, item by item."""
+    items = spine_of(reading.state, PLANNER).items
+    return [{"item": n, **_item(item), "tokens": estimate_item(item)} for n, item in enumerate(items, 1)]
+
+
+def _item(item: Item) -> dict[str, Json]:
+    match item:
+        case UserText():
+            return {"kind": item.kind, "from": item.origin, "text": item.text}
+        case AssistantText():
+            return {"kind": item.kind, "from": "model", "text": item.text}
+        case Reasoning():
+            return {"kind": item.kind, "from": "model", "text": item.payload}
+        case ToolCall():
+            return {"kind": item.kind, "from": item.call_id, "text": f"{item.name} {item.arguments}"}
+        case ToolResult():
+            return {"kind": item.kind, "from": item.call_id, "text": item.text}
+
+
+def deltas(reading: Reading) -> Rows:
+    """The baseline and the deltas that told the Planner what changed, over the whole session."""
+    return [
+        {
+            "seq": stored.seq,
+            "at": stored.at,
+            "kind": event.kind,
+            "cursor": event.cursor,
+            "tokens": estimate_items(event.items),
+            "text": "\n".join(item.text for item in event.items if isinstance(item, UserText)),
+        }
+        for stored in reading.events
+        if isinstance(event := stored.event, SpineExtended) and event.kind in {"baseline", "delta"}
+    ]
+
+
+def rebases(reading: Reading) -> Rows:
+    """Rebases with their receipts, and those that were refused with the reason."""
+    rows: Rows = []
+    for stored in reading.events:
+        match stored.event:
+            case SpineRebased() as event:
+                rows.append({"seq": stored.seq, "at": stored.at, **_receipt(event)})
+            case RebaseRefused() as event:
+                rows.append({"seq": stored.seq, "at": stored.at, **_refusal(event)})
+            case _:
+                pass
+    return rows
+
+
+def _receipt(event: SpineRebased) -> dict[str, Json]:
+    return {
+        "agent": event.agent,
+        "cause": event.cause,
+        "is_refused": False,
+        "tokens_before": event.tokens_before,
+        "tokens_after": event.tokens_after,
+        "items_dropped": event.items_dropped,
+        "checkpoint_tokens": event.checkpoint_tokens,
+        "price_usd": event.price_usd,
+        "break_even_steps": event.break_even_steps,
+        "detail": "",
+    }
+
+
+def _refusal(event: RebaseRefused) -> dict[str, Json]:
+    return {
+        "agent": event.agent,
+        "cause": event.cause,
+        "is_refused": True,
+        "tokens_before": event.tokens_before,
+        "tokens_after": event.tokens_after,
+        "items_dropped": None,
+        "checkpoint_tokens": None,
+        "price_usd": None,
+        "break_even_steps": None,
+        "detail": event.detail,
+    }
+
+
+def requests(reading: Reading) -> Rows:
+    """What each request was expected to cost in tokens and what the provider reported."""
+    return [_request(row) for row in request_rows(reading.events)]
+
+
+def _request(row: RequestRow) -> dict[str, Json]:
+    fields = asdict(row)
+    usage = fields.pop("usage")
+    return {**fields, **usage}
+
+
+def runs(reading: Reading) -> Rows:
+    """The runs."""
+    return [
+        {
+            "run": run.run,
+            "task": run.task,
+            "status": run_status(reading, run),
+            "steps": work_of(reading.state, agent_of(run.run)).steps,
+            "changed_files": list(run.changed_files),
+            "conflicts": list(run.conflicts),
+            "checks": [{**asdict(evidence), "has_passed": evidence.has_passed} for evidence in run.evidence],
+            "merged": run.merged,
+            "patch": run.patch,
+            "flags": list(run.flags),
+            "reason": run.reason,
+            "summary": run.summary or run.progress,
+        }
+        for run in reading.state.board.runs.values()
+    ]
+
+
+def tasks(reading: Reading) -> Rows:
+    """The plan."""
+    return [
+        {
+            "task": task.task,
+            "status": task.status,
+            "title": task.title,
+            "runs": list(task.runs),
+            "depends_on": list(task.depends_on),
+            "checks": list(task.checks),
+            "scope": list(task.scope),
+            "objective": task.objective,
+        }
+        for task in reading.state.board.tasks.values()
+    ]
+
+
+def facts(reading: Reading) -> Rows:
+    """The facts, retracted ones too."""
+    return [asdict(fact) for fact in reading.state.board.facts.values()]
+
+
+def cost(reading: Reading) -> dict[str, Json]:
+    """Tokens and money by role; `cached_share` is None where the provider does not say."""
+    shares = cache_shares(request_rows(reading.events))
+    by_role = {share.role: _role(reading.state.totals.get(share.role, RoleTotals()), share) for share in shares}
+    return {"by_role": by_role, "total_usd": spent_usd(reading.state)}
+
+
+def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:
+    cached, whole = share.cached_tokens, share.input_tokens
+    return {
+        "requests": totals.requests,
+        **asdict(totals.usage),
+        "cached_share": None if cached is None or not whole else round(cached / whole, 4),
+        "cached_share_requests": share.reported,
+        "cost_usd": totals.cost_usd,
+    }
+
+
+def events(reading: Reading) -> Rows:
+    """The log itself."""
+    return [dict(record) for record in reading.records]
+
+
+PARTS: Final[Mapping[str, Callable[[Reading], Rows | dict[str, Json]]]] = {
+    "spine": spine,
+    "deltas": deltas,
+    "rebases": rebases,
+    "requests": requests,
+    "runs": runs,
+    "tasks": tasks,
+    "facts": facts,
+    "cost": cost,
+    "events": events,
+}
+"""By the name of the option."""
+
+
+def known_parts(names: Iterable[str]) -> Sequence[str]:
+    """Those of the names that are parts, in the order in which they are shown."""
+    wanted = set(names)
+    return [name for name in PARTS if name in wanted]

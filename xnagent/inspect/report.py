@@ -1,0 +1,221 @@
+"""What `xnagent inspect` prints: an overview, the parts as tables, or all of it as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from xnagent.core.record import final_record
+from xnagent.core.text import Json, canonical
+from xnagent.inspect.parts import PARTS, Rows, known_parts
+from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share, table, visible
+from xnagent.inspect.reading import Reading, final_of, status_of
+from xnagent.inspect.requests import cache_shares, request_rows
+
+ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
+TEXT_WIDTH: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a part's table."""
+
+    title: str
+    key: str
+    show: Callable[[Any], str] = str
+
+
+def _text(value: object) -> str:
+    return "" if value is None else line(str(value), TEXT_WIDTH)
+
+
+def _list(value: Sequence[object]) -> str:
+    return line(", ".join(map(str, value)), TEXT_WIDTH)
+
+
+def _break_even(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _checks(value: Sequence[Mapping[str, object]]) -> str:
+    return f"{sum(bool(check['has_passed']) for check in value)}/{len(value)}" if value else "-"
+
+
+COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
+    "spine": (
+        Column("item", "item", count),
+        Column("kind", "kind"),
+        Column("from", "from", _text),
+        Column("tokens", "tokens", count),
+        Column("text", "text", _text),
+    ),
+    "deltas": (
+        Column("seq", "seq", count),
+        Column("at", "at"),
+        Column("kind", "kind"),
+        Column("up to cause", "cursor", count),
+        Column("tokens", "tokens", count),
+        Column("text", "text", _text),
+    ),
+    "rebases": (
+        Column("seq", "seq", count),
+        Column("agent", "agent"),
+        Column("cause", "cause"),
+        Column("before", "tokens_before", count),
+        Column("after", "tokens_after", count),
+        Column("items dropped", "items_dropped", count),
+        Column("checkpoint", "checkpoint_tokens", count),
+        Column("price", "price_usd", money),
+        Column("pays after steps", "break_even_steps", _break_even),
+        Column("refused", "detail", _text),
+    ),
+    "requests": (
+        Column("n", "request", count),
+        Column("agent", "agent"),
+        Column("gen", "generation", count),
+        Column("items", "items", count),
+        Column("estimate", "estimate_tokens", count),
+        Column("predicted cached", "predicted_cached_tokens", count),
+        Column("input", "input_tokens", count),
+        Column("cached", "cached_tokens", count),
+        Column("output", "output_tokens", count),
+        Column("cost", "cost_usd", money),
+        Column("time", "duration_seconds", seconds),
+        Column("finish", "finish", _text),
+        Column("retries", "retries", count),
+        Column("fault", "fault", _text),
+    ),
+    "runs": (
+        Column("run", "run"),
+        Column("task", "task", _text),
+        Column("status", "status"),
+        Column("steps", "steps", count),
+        Column("checks", "checks", _checks),
+        Column("changed", "changed_files", _list),
+        Column("reason", "reason", _text),
+        Column("summary", "summary", _text),
+    ),
+    "tasks": (
+        Column("task", "task", _text),
+        Column("status", "status"),
+        Column("runs", "runs", _list),
+        Column("after", "depends_on", _list),
+        Column("checks", "checks", _list),
+        Column("title", "title", _text),
+    ),
+    "facts": (
+        Column("fact", "fact"),
+        Column("rev", "revision", count),
+        Column("source", "source", _text),
+        Column("pinned", "is_pinned", lambda value: "yes" if value else ""),
+        Column("value", "value", _text),
+        Column("text", "text", _text),
+        Column("retracted", "retracted", _text),
+    ),
+}
+
+
+def part_text(reading: Reading, part: str) -> str:
+    """One part as a table under its title."""
+    rows = PARTS[part](reading)
+    match part:
+        case "cost":
+            return f"cost\n{_cost_table(cast('Mapping[str, Any]', rows))}"
+        case "events":
+            shown = [(count(row["seq"]), str(row["at"]), str(row["type"]), _rest(row)) for row in cast("Any", rows)]
+            return f"events ({len(shown)})\n{table(('seq', 'at', 'type', 'what'), shown)}"
+        case _:
+            return _part_table(part, cast("Rows", rows))
+
+
+def _part_table(part: str, rows: Rows) -> str:
+    columns = COLUMNS[part]
+    cells = [[column.show(row[column.key]) for column in columns] for row in rows]
+    return f"{part} ({len(rows)})\n{table([column.title for column in columns], cells)}"
+
+
+def _rest(record: Mapping[str, Json]) -> str:
+    return line(canonical({key: value for key, value in record.items() if key not in ENVELOPE}), TEXT_WIDTH)
+
+
+def _cost_table(data: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            role,
+            count(part["requests"]),
+            count(part["input_tokens"]),
+            count(part["cached_tokens"]),
+            _share_of(part["cached_share"]),
+            count(part["output_tokens"]),
+            count(part["reasoning_tokens"]),
+            money(part["cost_usd"]),
+        )
+        for role, part in data["by_role"].items()
+    ]
+    titles = ("role", "requests", "input", "cached", "cached share", "output", "reasoning", "cost")
+    return f"{table(titles, rows)}\ntotal {money(data['total_usd'])}"
+
+
+def _share_of(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def overview(reading: Reading) -> dict[str, Json]:
+    """The session at a glance."""
+    state, record = reading.state, final_record(reading.state)
+    shares = cache_shares(request_rows(reading.events))
+    cost = cast("dict[str, Any]", PARTS["cost"](reading))
+    return {
+        "session": reading.session,
+        "status": status_of(reading),
+        "objective": state.started.objective if state.started else "",
+        "repository": state.started.repository if state.started else "",
+        "begun": reading.events[0].at if reading.events else None,
+        "events": len(reading.events),
+        "tasks": record["tasks"],
+        "runs": record["runs"],
+        "steps": record["steps"],
+        "spine": record["spine"],
+        "rebases": PARTS["rebases"](reading),
+        "cached_share": {part.role: cost["by_role"][part.role]["cached_share"] for part in shares},
+        "cost_usd": cost["total_usd"],
+    }
+
+
+def overview_text(reading: Reading) -> str:
+    """The session at a glance, for people."""
+    state, record = reading.state, cast("dict[str, Any]", final_record(reading.state))
+    settled = state.settled
+    status = status_of(reading) + (f" (exit code {settled.exit_code})" if settled else "")
+    spine, shares = record["spine"], cache_shares(request_rows(reading.events))
+    rows = [
+        ("session", str(reading.session)),
+        ("status", status),
+        ("objective", line(state.started.objective, TEXT_WIDTH) if state.started else ""),
+        ("summary", line(str(record["summary"]), TEXT_WIDTH)),
+        ("error", line(settled.error or "", TEXT_WIDTH) if settled else ""),
+        ("question", _text(record["question"])),
+        ("tasks", _counts(record["tasks"])),
+        ("runs", _counts(record["runs"])),
+        ("steps", _counts(record["steps"])),
+        ("spine", f"{count(spine['items'])} items, {count(spine['tokens'])} tokens, {count(spine['deltas'])} deltas"),
+        ("breaks", count(spine["breaks"])),
+        ("cached", ", ".join(f"{part.role} {share(part.cached_tokens, part.input_tokens)}" for part in shares)),
+        ("cost", money(record["usage"]["cost_usd"])),
+        ("time", seconds(settled.duration_seconds) if settled else UNKNOWN),
+    ]
+    lines = [f"{name:<10}{visible(value)}" for name, value in rows if value]
+    return "\n".join([*lines, "", part_text(reading, "tasks"), "", part_text(reading, "rebases")])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items())
+
+
+def document(reading: Reading, parts: Iterable[str]) -> dict[str, Json]:
+    """The asked parts, or the overview and all parts, with the final record."""
+    chosen = known_parts(parts)
+    shown = {name: PARTS[name](reading) for name in chosen or PARTS}
+    glance: dict[str, Json] = {} if chosen else {"overview": overview(reading)}
+    return {"session": reading.session, **glance, **shown, "final": final_of(reading)}

@@ -1,0 +1,121 @@
+"""One row for each request, from the events alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from xnagent.core.events import Stored
+from xnagent.core.ids import AgentId, role_of
+from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestRetried, RequestStarted, SpineRebased
+from xnagent.core.tokens import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRow:
+    """What was sent, what was expected of it, and what the provider reported. None is unknown."""
+
+    request: int
+    agent: AgentId
+    generation: int
+    """Rebases of the agent's spine before it: with the agent, its lineage."""
+    at: str
+    items: int
+    estimate_tokens: int
+    predicted_cached_tokens: int | None
+    size_bytes: int
+    sha256: str
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    duration_seconds: float | None = None
+    first_token_seconds: float | None = None
+    finish: str | None = None
+    """None: no reply yet."""
+    retries: int = 0
+    fault: str | None = None
+    """Why it failed, or why it was last tried again."""
+    note: str = ""
+
+
+def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
+    """The rows in the order of their numbers; a request that was sent again after a crash has one row."""
+    rows: dict[int, RequestRow] = {}
+    generations: dict[AgentId, int] = {}
+    for stored in events:
+        event = stored.event
+        match event:
+            case SpineRebased():
+                generations[event.agent] = generations.get(event.agent, 0) + 1
+            case RequestStarted():
+                rows[event.request] = _started(event, stored.at, generation=generations.get(event.agent, 0))
+            case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
+                rows[event.request] = _updated(rows[event.request], event)
+            case _:
+                pass
+    return [rows[number] for number in sorted(rows)]
+
+
+def _started(event: RequestStarted, at: str, *, generation: int) -> RequestRow:
+    return RequestRow(
+        request=event.request,
+        agent=event.agent,
+        generation=generation,
+        at=at,
+        items=event.items,
+        estimate_tokens=event.estimate_tokens,
+        predicted_cached_tokens=event.predicted_cached_tokens,
+        size_bytes=event.size_bytes,
+        sha256=event.sha256,
+    )
+
+
+def _updated(row: RequestRow, event: ReplyReceived | RequestRetried | RequestFailed) -> RequestRow:
+    match event:
+        case RequestRetried():
+            return replace(row, retries=row.retries + 1, fault=event.fault)
+        case RequestFailed():
+            return replace(row, fault=event.fault, note=event.detail)
+        case ReplyReceived():
+            return replace(
+                row,
+                usage=event.usage,
+                cost_usd=event.cost_usd,
+                duration_seconds=event.duration_seconds,
+                first_token_seconds=event.first_token_seconds,
+                finish=event.finish,
+                note=event.note,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheShare:
+    """How much of a role's input came from a cache, over the requests for which the provider reported both."""
+
+    role: str
+    requests: int
+    """All requests with a reply."""
+    reported: int
+    """Those whose provider reported input and cached input."""
+    input_tokens: int | None
+    cached_tokens: int | None
+
+
+def cache_shares(rows: Iterable[RequestRow]) -> list[CacheShare]:
+    """One for each role, None where nothing was reported: unknown is not 0 (M33)."""
+    replied = [row for row in rows if row.finish is not None]
+    return [_share(role, [row for row in replied if role_of(row.agent) == role]) for role in ("planner", "worker")]
+
+
+def _share(role: str, rows: list[RequestRow]) -> CacheShare:
+    reported = [
+        (row.usage.input_tokens, row.usage.cached_tokens)
+        for row in rows
+        if row.usage.input_tokens is not None and row.usage.cached_tokens is not None and not row.usage.is_estimated
+    ]
+    return CacheShare(
+        role=role,
+        requests=len(rows),
+        reported=len(reported),
+        input_tokens=sum(whole for whole, _ in reported) if reported else None,
+        cached_tokens=sum(part for _, part in reported) if reported else None,
+    )
