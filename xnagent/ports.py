@@ -279,10 +279,10 @@ class Applied:
 class Workspaces(Protocol):
     """The repositories of one session: integration, one for each run, and the user's checkout, which is only read."""
 
-    async def begin(self, *, at: str) -> Base:
+    async def begin(self, *, at: str, commit: str | None = None) -> Base:
         """Take the user's tree, uncommitted and untracked work included, without touching index, stash or hooks.
 
-        `at` dates the commits, so that the same tree gives the same commit.
+        `at` dates the commits, so that the same tree gives the same commit. With `commit`, begin from that commit.
         """
 
     async def reset(self, head: str) -> None:

@@ -69,7 +69,7 @@ def test_a_job_needs_only_an_objective(tmp_path: Path):
         ({"objective": "a", "model": "gpt-5"}, "OPENAI_API_KEY"),
         ({"objective": "a", "repo": "https://example.invalid/x.git"}, "not available yet"),
         ({"objective": "a", "repo": "git@example.invalid:x.git"}, "not available yet"),
-        ({"objective": "a", "commit": "HEAD"}, "not available yet"),
+        ({"objective": "a", "commit": 5}, "must be a text"),
         ({"objective": "a", "id": "good"}, "JOB_TWICE"),
     ],
 )

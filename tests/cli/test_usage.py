@@ -60,7 +60,6 @@ MISTAKES = {
     "network off": (["run", "x", "--network", "off"], "not available yet"),
     "allow": (["run", "x", "--allow", "bash"], "not available yet"),
     "deny": (["run", "x", "--deny", "bash"], "not available yet"),
-    "wire": (["run", "x", "--wire", "messages"], "not available yet"),
     "summary strategy": (["run", "x", "-s", "worker.context.strategy=summary"], "not available yet"),
     "no such session": (["inspect", "s-nope"], "s-nope"),
     "a path as session": (["resume", "../x"], "../x"),

@@ -176,6 +176,17 @@ def test_M115_the_same_failing_call_is_counted_until_something_else_works():
     assert work_of(story.state, PLANNER).calls[0] == "read: text [X]"
 
 
+def test_M115_what_failed_before_may_work_once_a_run_has_settled():
+    story = Story()
+    story.begin()
+    story.add(task("a"), delegated("r1", "a"))
+    (call,) = story.reply(PLANNER, story.call("finish", "{}"))
+    story.answer(PLANNER, call, "r1 is active", "ACTIVE")
+    assert work_of(story.state, PLANNER).failures[1] == 1
+    story.add(settled("r1"))
+    assert work_of(story.state, PLANNER).failures == ("", 0)
+
+
 def test_a_message_to_a_worker_waits_in_its_inbox_until_it_is_in_the_spine():
     story = Story()
     story.begin()

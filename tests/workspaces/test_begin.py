@@ -264,3 +264,18 @@ async def test_a_repository_that_belongs_to_somebody_else_works(repo, session, a
     for path in [repo.root, *repo.root.rglob("*")]:
         os.chown(path, 54321, 54321, follow_symlinks=False)
     assert (await session.begin(at=at)).commit
+
+
+async def test_a_session_can_begin_from_a_named_commit(repo, open_session, at):
+    first = repo.git("rev-parse", "HEAD")
+    repo.put("later.txt", "later")
+    repo.git("add", "later.txt")
+    repo.git("commit", "-qm", "later")
+    repo.put("untracked.txt", "mine")
+    assert (await open_session(repo.root).begin(at=at, commit="HEAD~1")).commit == first
+
+
+@pytest.mark.parametrize("name", ["no-such-branch", "--output=x", "deadbeef"])
+async def test_an_unknown_commit_is_named(repo, open_session, at, name):
+    with pytest.raises(UsageError, match="COMMIT_UNKNOWN"):
+        await open_session(repo.root).begin(at=at, commit=name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from typing import Final
 
 import anyio
 
@@ -14,6 +16,9 @@ from xnagent.core.board import Run
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
 from xnagent.core.ids import RunId
 from xnagent.ports import Conflict, Log, Taken, Workspace, Workspaces
+
+WORD: Final = re.compile(r"[^\s'\"`=:;,|&()<>]+")
+"""What may be a path in a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +90,27 @@ def refusal(run: Run, taken: Taken) -> str:
 
 def is_in_scope(path: str, scope: Sequence[str]) -> bool:
     """Whether the path is one of the scope's paths, below one of its folders, or matches one of its globs."""
-    parents = {str(parent) for parent in PurePosixPath(path).parents}
+    parents = _folders(path)
+    rules = [rule.removeprefix("./") for rule in scope]
     return any(
-        path == rule or rule.rstrip("/") in parents or fnmatchcase(path, rule.replace("**/", "*")) for rule in scope
+        path == rule or rule.rstrip("/") in parents or fnmatchcase(path, rule.replace("**/", "*")) for rule in rules
     )
 
 
 def judged_by_own_change(checks: Sequence[str], changed: Sequence[str]) -> tuple[str, ...]:
-    """A flag for each changed file that a check command names: the run changed what judges it."""
+    """A flag for each changed file that a check names, and for each test in a folder that it names."""
     return tuple(
-        f"changed {path}, which the check `{check}` names" for check in checks for path in changed if path in check
+        f"changed {path}, which the check `{check}` names"
+        for check in checks
+        for path in changed
+        if _names(check, path)
     )
+
+
+def _names(check: str, path: str) -> bool:
+    words = {word.removeprefix("./").rstrip("/") for word in WORD.findall(check)}
+    return path in words or ("test" in path.lower() and not words.isdisjoint(_folders(path)))
+
+
+def _folders(path: str) -> set[str]:
+    return {str(parent) for parent in PurePosixPath(path).parents}

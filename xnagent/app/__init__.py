@@ -53,6 +53,8 @@ class SessionSpec:
     repository: Path
     settings: Settings
     session: SessionId
+    commit: str | None = None
+    """Begin from this commit instead of the tree as it is."""
     ephemeral: bool = False
     """Keep nothing of it."""
 
@@ -84,7 +86,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     workspaces = make_workspaces(host, spec.session, repository=spec.repository)
     began = host.clock.now()
     try:
-        base = await workspaces.begin(at=began)
+        base = await workspaces.begin(at=began, commit=spec.commit)
     except XnagentError:
         shutil.rmtree(host.work_folder(spec.session), ignore_errors=True)
         raise

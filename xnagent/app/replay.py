@@ -43,7 +43,7 @@ from xnagent.core.spine_events import (
 )
 from xnagent.core.state import SessionState, spine_of
 from xnagent.errors import UsageError
-from xnagent.models.chat import encode
+from xnagent.models.wires import encode
 from xnagent.ports import Call, Outcome
 from xnagent.store.reading import read_events
 from xnagent.store.sessions import session_path
@@ -85,7 +85,7 @@ def request_bytes(events: Iterable[Stored], request: int) -> bytes:
 def _body(state: SessionState, started: RequestStarted) -> bytes:
     manifest = state.manifests[started.manifest]
     items = spine_of(state, started.agent).items[: started.items]
-    return encode(manifest, items, send_reasoning=manifest.send_reasoning)
+    return encode(manifest, items)
 
 
 @dataclass(slots=True, kw_only=True)

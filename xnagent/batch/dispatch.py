@@ -151,7 +151,11 @@ class Batch:
         if known is None or known.started is None:
             await anyio.to_thread.run_sync(_clear, path, self.host.work_folder(session))
             spec = SessionSpec(
-                objective=job.objective, repository=_folder(job.repository), settings=job.settings, session=session
+                objective=job.objective,
+                repository=_folder(job.repository),
+                settings=job.settings,
+                session=session,
+                commit=job.commit,
             )
             return await run_session(self.host, spec, stop=stop)
         if known.settled is not None and known.settled.outcome != "interrupted":

@@ -33,6 +33,8 @@ class Job:
     """Hash of the line."""
     objective: str
     repository: Path
+    commit: str | None
+    """Where it begins; None: from the folder as it is."""
     settings: Settings
 
 
@@ -92,10 +94,6 @@ def _refuse_constant(name: str) -> float:
 
 def _job(fields: Mapping[str, Any], line: bytes, *, where: str, defaults: Defaults) -> Job:
     digest = sha256(line.strip()).hexdigest()
-    if "commit" in fields:
-        raise UsageError(
-            f'NOT_AVAILABLE: {where}: "commit" is not available yet; check the commit out and leave it out'
-        )
     objective = _text(fields, "objective", where=where)
     if objective is None:
         raise UsageError(f'JOB_MALFORMED: {where}: "objective" is missing')
@@ -104,6 +102,7 @@ def _job(fields: Mapping[str, Any], line: bytes, *, where: str, defaults: Defaul
         digest=digest,
         objective=objective,
         repository=_repository(_text(fields, "repo", where=where), where=where, base=defaults.repository),
+        commit=_text(fields, "commit", where=where),
         settings=with_settings(defaults.settings, _changes(fields, where, settings=defaults.settings)),
     )
 

@@ -18,7 +18,7 @@ from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment, from_file
 from xnagent.core.rebase import MARGIN_TOKENS
 from xnagent.errors import UsageError
-from xnagent.models.catalog import WIRES, ModelEntry
+from xnagent.models.catalog import ModelEntry
 
 ROLES: Final[tuple[Role, ...]] = ("planner", "worker")
 
@@ -119,7 +119,6 @@ def _with_budget(settings: Settings, budget: int | None) -> Settings:
 def check_available(settings: Settings) -> None:
     """Refuse what this version can't keep, rather than run without it."""
     sandbox, rules = settings.sandbox, settings.permissions
-    wires = {settings.planner.model.wire, settings.worker.model.wire} - {None, *WIRES}
     wishes = {
         "sandbox.mode = required": sandbox.mode == "required",
         "sandbox.network = off": sandbox.network == "off",
@@ -128,7 +127,6 @@ def check_available(settings: Settings) -> None:
         "permissions.allow": bool(rules.allow),
         "permissions.deny": bool(rules.deny),
         "worker.context.strategy = summary": settings.worker.context.strategy == "summary",
-        **{f"wire {wire}": True for wire in sorted(filter(None, wires))},
     }
     for wish, is_wanted in wishes.items():
         if is_wanted:

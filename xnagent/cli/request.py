@@ -58,10 +58,25 @@ def _items(body: bytes) -> list[tuple[str, str]]:
     items: list[tuple[str, str]] = []
     for name, value in fields.items():
         if isinstance(value, list):
-            items += [(f"{name}[{n}]", canonical(part)) for n, part in enumerate(value)]
+            items += [
+                (f"{name}[{n}]{where}", canonical(part)) for n, one in enumerate(value) for where, part in _parts(one)
+            ]
         else:
             items.append((name, canonical(value)))
     return items
+
+
+def _parts(message: Json) -> list[tuple[str, Json]]:
+    """A message of blocks in its blocks, without cache markers: they move, and no cache counts them."""
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return [("", _unmarked(message))]
+    rest = {name: value for name, value in message.items() if name != "content"}
+    blocks = [(f".content[{n}]", _unmarked(block)) for n, block in enumerate(message["content"])]
+    return [("", rest), *blocks]
+
+
+def _unmarked(value: Json) -> Json:
+    return {name: part for name, part in value.items() if name != "cache_control"} if isinstance(value, dict) else value
 
 
 def _told(found: dict[str, Json], request: int, *, other: int) -> str:

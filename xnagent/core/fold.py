@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from xnagent.core import events as ev
 from xnagent.core import fold_spine
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
-from xnagent.core.ids import RunId, agent_of
+from xnagent.core.ids import PLANNER, RunId, agent_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import first_line
 
@@ -51,13 +51,15 @@ def _board(state: SessionState, **parts: object) -> SessionState:
 def _cause(state: SessionState, text: str, *, is_operation: bool = False, wakes: bool = False) -> SessionState:
     number = state.cause_count + 1
     cause = Cause(number=number, text=text, is_operation=is_operation)
-    return replace(
-        state,
-        causes=(*state.causes[-KEPT_CAUSES + 1 :], cause),
-        cause_count=number,
-        last_wake=number if wakes else state.last_wake,
-        planner="ready" if wakes else state.planner,
-    )
+    state = replace(state, causes=(*state.causes[-KEPT_CAUSES + 1 :], cause), cause_count=number)
+    return _woken(state) if wakes else state
+
+
+def _woken(state: SessionState) -> SessionState:
+    """The Planner has something new to think about; a call that failed before may work now."""
+    log = replace(work_of(state, PLANNER), failures=("", 0))
+    work = with_entry(state.work, PLANNER, value=log)
+    return replace(state, planner="ready", last_wake=state.cause_count, work=work)
 
 
 def _operation(state: SessionState, text: str) -> SessionState:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from xnagent.core.ids import TICKET
 from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText, closed_groups
 from xnagent.core.pricing import Price, reread_usd, write_usd
 from xnagent.core.spine import Spine, estimate
@@ -74,6 +75,8 @@ class RebasePlan:
     tokens_after: int
     items_dropped: int
     checkpoint_tokens: int
+    unreferenced: int = 0
+    """Dropped texts and results that no state and no ticket names: they are in the log only (M26)."""
 
     def has_gain(self, policy: RebasePolicy) -> bool:
         """Whether it frees enough (I7)."""
@@ -121,13 +124,19 @@ def plan_rebase(spine: Spine, checkpoint: str, *, room: Room, policy: RebasePoli
     tail = _tail(spine.items[boundary:], policy, budget=int(policy.tail_share * room.usable_tokens))
     items = (*spine.items[: spine.head], message, *tail)
     before = estimate(spine, room.head_tokens)
+    dropped = spine.items[spine.head : len(spine.items) - len(tail)]
     return RebasePlan(
         items=items,
         tokens_before=before,
         tokens_after=round((room.head_tokens + estimate_items(items)) * _scale(spine, room)),
-        items_dropped=len(spine.items) - spine.head - len(tail),
+        items_dropped=len(dropped),
+        unreferenced=sum(map(_is_only_in_log, dropped)),
         checkpoint_tokens=estimate_items([message]),
     )
+
+
+def _is_only_in_log(item: Item) -> bool:
+    return isinstance(item, AssistantText | ToolResult) and bool(item.text) and not TICKET.search(item.text)
 
 
 def _scale(spine: Spine, room: Room) -> float:

@@ -60,6 +60,8 @@ class SpineRebased:
     tokens_after: int
     items_dropped: int
     checkpoint_tokens: int
+    unreferenced: int = 0
+    """Dropped texts and results that no state and no ticket names; `run_inspect` and the log still have them."""
     price_usd: float | None = None
     """What sending the new part costs; None: no price is known."""
     break_even_steps: float | None = None

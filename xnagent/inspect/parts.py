@@ -77,6 +77,7 @@ def _receipt(event: SpineRebased) -> dict[str, Json]:
         "tokens_before": event.tokens_before,
         "tokens_after": event.tokens_after,
         "items_dropped": event.items_dropped,
+        "unreferenced": event.unreferenced,
         "checkpoint_tokens": event.checkpoint_tokens,
         "price_usd": event.price_usd,
         "break_even_steps": event.break_even_steps,

@@ -85,6 +85,15 @@ async def locate(folder: Path, environ: Mapping[str, str]) -> Origin:
     return Origin(root=paths[0].resolve(), checkout=await _checkout(user, paths, object_format=lines[-1]))
 
 
+async def resolve(folder: Path, name: str, *, environ: Mapping[str, str]) -> str:
+    """The whole id of a commit that the user's repository knows by `name`: an id, a branch, a tag."""
+    git = Git(environ=environ, work_tree=folder)
+    try:
+        return await _undirected(git, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    except WorkspaceError as error:
+        raise UsageError(f"COMMIT_UNKNOWN: {folder} has no commit {name!r}; fetch it first, or name another") from error
+
+
 async def _checkout(user: Git, paths: list[Path], *, object_format: str) -> Checkout:
     _, git_dir, objects, index, exclude, attributes, shallow = paths
     settings = await _settings(user)

@@ -30,7 +30,7 @@ from xnagent.workspaces.folders import Tree, remove, require_name, sweep
 from xnagent.workspaces.git import Git, require_git, shown
 from xnagent.workspaces.integration import HEAD_REF, Planted, make_integration, plant, require_commit, with_tree
 from xnagent.workspaces.merging import merge_trees
-from xnagent.workspaces.origin import locate
+from xnagent.workspaces.origin import locate, resolve
 from xnagent.workspaces.snapshots import notes_of, problems_in, take_snapshot
 from xnagent.workspaces.staging import stage_all, unblock
 
@@ -49,12 +49,19 @@ class SessionWorkspaces:
         self._environ = environ
         self._git = Git(environ=environ, git_dir=self._folder / "integration.git")
 
-    async def begin(self, *, at: str) -> Base:
-        """Take the user's tree, uncommitted and untracked work included, without touching index, stash or hooks."""
+    async def begin(self, *, at: str, commit: str | None = None) -> Base:
+        """Take the user's tree, uncommitted and untracked work included, without touching index, stash or hooks.
+
+        With `commit`, begin from that commit instead.
+        """
         await require_git(self._environ)
         origin = await locate(self._repository, self._environ)
         if not (self._folder / "integration.git").is_dir():
             await make_integration(self._git, origin)
+        if commit is not None:
+            commit = await resolve(origin.root, commit, environ=self._environ)
+            await self.advance(commit)
+            return Base(commit=commit, is_shadow=False)
         async with _index(self._folder) as index:
             git = with_tree(self._git, origin.root, index=index)
             commit, staged = await take_snapshot(git, origin, at=at)
