@@ -7,19 +7,20 @@ import pytest
 
 from xnagent.core.pricing import Price
 from xnagent.errors import UsageError
-from xnagent.models.catalog import ModelEntry, create_model
-from xnagent.models.chat_model import Chat
+from xnagent.models.catalog import WIRES, ModelEntry, create_model
+from xnagent.models.wire_model import WireModel
 
 TABLE = tomllib.loads((Path(__file__).parents[2] / "configs" / "models.toml").read_text(encoding="utf-8"))["models"]
 
 
-def test_M121_the_wire_is_chosen_by_name():
-    assert isinstance(create_model(ModelEntry(name="m", base_url="http://127.0.0.1:1/v1"), None), Chat)
+@pytest.mark.parametrize("wire", WIRES)
+def test_M121_the_wire_is_chosen_by_name(wire: str):
+    assert isinstance(create_model(ModelEntry(name="m", wire=wire, base_url="http://127.0.0.1:1/v1"), None), WireModel)
 
 
-@pytest.mark.parametrize("wire", ["responses", "messages", "x"])
+@pytest.mark.parametrize("wire", ["x", "", "Chat", "response"])
 def test_other_wires_are_refused_with_those_that_are_spoken(wire: str):
-    with pytest.raises(UsageError, match=f"'{wire}'.*speaks chat"):
+    with pytest.raises(UsageError, match=f"'{wire}'.*speaks chat, responses, messages"):
         create_model(ModelEntry(name="m", wire=wire, base_url="http://127.0.0.1:1/v1"), None)
 
 

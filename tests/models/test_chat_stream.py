@@ -38,7 +38,7 @@ def calls_of(reply: Reply) -> list[tuple[str, str, str]]:
 END = [cc({}, "tool_calls"), DONE]
 
 
-def test_B012_reasoning_is_kept_and_never_content():
+def test_B012_M116_reasoning_is_kept_and_never_content():
     reply = decode(
         [
             cc({"role": "assistant", "reasoning_content": "need "}),

@@ -10,8 +10,9 @@ import pytest
 
 from xnagent.core.items import AssistantText
 from xnagent.errors import ModelError, UsageError
-from xnagent.models.chat_model import Chat
 from xnagent.models.transport import HttpTransport, Timeouts
+from xnagent.models.wire_model import WireModel
+from xnagent.models.wires import CHAT
 from xnagent.ports import Body, Reply
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +37,7 @@ WHOLE = piece("那个 – é 😀") + END
 
 
 async def send(url: str, *, key: str | None = KEY, timeouts: Timeouts = PATIENT) -> Reply:
-    chat = Chat(HttpTransport(url, key, timeouts=timeouts))
+    chat = WireModel(HttpTransport(url, key, timeouts=timeouts), CHAT)
     try:
         return await chat.send(BODY)
     finally:
@@ -73,7 +74,7 @@ async def test_B013_cut_at_every_position(raw_server):
         connection.sendall(WHOLE[cut:])
 
     server = raw_server(handler)
-    chat = Chat(HttpTransport(server.base_url, KEY, timeouts=PATIENT))
+    chat = WireModel(HttpTransport(server.base_url, KEY, timeouts=PATIENT), CHAT)
     for _ in range(1, len(WHOLE)):
         assert text_of(await chat.send(BODY)) == "那个 – é 😀"
     await chat.aclose()
@@ -263,7 +264,7 @@ async def test_nobody_listens():
 
 
 async def test_a_client_can_be_cancelled_and_closed(raw_server):
-    chat = Chat(HttpTransport(raw_server(silent(HEAD)).base_url, KEY, timeouts=PATIENT))
+    chat = WireModel(HttpTransport(raw_server(silent(HEAD)).base_url, KEY, timeouts=PATIENT), CHAT)
     with anyio.move_on_after(0.1) as scope:
         await chat.send(BODY)
     assert scope.cancelled_caught
@@ -273,7 +274,7 @@ async def test_a_client_can_be_cancelled_and_closed(raw_server):
 
 async def test_forty_at_once_and_connections_are_used_again(stream_server):
     server = stream_server(WHOLE)
-    chat, replies = Chat(HttpTransport(server.base_url, KEY, timeouts=PATIENT)), []
+    chat, replies = WireModel(HttpTransport(server.base_url, KEY, timeouts=PATIENT), CHAT), []
 
     async def one() -> None:
         replies.append(text_of(await chat.send(BODY)))

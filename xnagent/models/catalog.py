@@ -9,11 +9,12 @@ from typing import Final
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
-from xnagent.models.chat_model import Chat
 from xnagent.models.transport import HttpTransport, Timeouts
+from xnagent.models.wire_model import WireModel
+from xnagent.models.wires import BY_NAME, wire_named
 from xnagent.ports import Model
 
-WIRES: Final = ("chat",)
+WIRES: Final = tuple(BY_NAME)
 """The wires that this version speaks."""
 ASSUMED_WINDOW_TOKENS: Final = 128_000
 ASSUMED_OUTPUT_TOKENS: Final = 8_192
@@ -45,10 +46,7 @@ class ModelEntry:
 
 def create_model(entry: ModelEntry, key: str | None, *, timeouts: Timeouts | None = None) -> Model:
     """The model object. Raises UsageError if the entry names a wire or an address that cannot be used."""
-    if entry.wire not in WIRES:
-        raise UsageError(
-            f"WIRE_UNKNOWN: wire {entry.wire!r} of model {entry.name!r}: this version speaks {', '.join(WIRES)}"
-        )
+    wire = wire_named(entry.wire, model=entry.name)
     if not entry.base_url:
         raise UsageError(f"BASE_URL_MISSING: model {entry.name!r} has no address; give --base-url")
-    return Chat(HttpTransport(entry.base_url, key, timeouts=timeouts))
+    return WireModel(HttpTransport(entry.base_url, key, timeouts=timeouts), wire)

@@ -6,9 +6,8 @@ can reach the next (B027).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
 from xnagent.core.text import clean
@@ -16,10 +15,9 @@ from xnagent.errors import FaultKind, ModelError
 from xnagent.models.chat import WIRE
 from xnagent.models.chat_calls import CallAssembler
 from xnagent.models.chat_usage import read_usage
-from xnagent.models.faults import classify_event, short
+from xnagent.models.decoding import DONE, fold, frames, incomplete, is_error
+from xnagent.models.faults import classify_event
 from xnagent.ports import Reply
-
-DONE: Final = "[DONE]"
 
 _FINISH: Final[Mapping[str, str]] = {
     "stop": "stop",
@@ -41,21 +39,6 @@ _FAILED_FINISH: Final[Mapping[str, FaultKind]] = {
     "error": "server",
     "abort": "incomplete",
 }
-
-
-class Decoder(Protocol):
-    """What takes the data strings of one answer."""
-
-    def feed(self, data: str) -> bool:
-        """Take one; whether it carried a piece of the answer. Raises ModelError for an error object."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the answer is whole: what may still come is usage."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing more is to come."""
 
 
 class ChatDecoder:
@@ -88,11 +71,11 @@ class ChatDecoder:
         if text == DONE:
             self._is_done = True
             return True
-        pieces = [self._take(event) for event in _parse(text) if isinstance(event, dict)]
+        pieces = [self._take(frame.event) for frame in frames(text)]
         return any(pieces)
 
     def _take(self, event: Mapping[str, Any]) -> bool:
-        if _is_error(event):
+        if is_error(event):
             raise classify_event(event)
         if isinstance(event.get("usage"), dict):
             self._usage = event["usage"]
@@ -168,46 +151,12 @@ class ChatDecoder:
         if self._is_done and items and not self._calls.has_open_arguments:
             return
         size = len("".join(self._text)) + len("".join(self._reasoning))
-        raise ModelError(
-            f"the stream ended before the answer's end (after {size} characters and {len(self._calls.calls())} calls); "
-            "the partial answer is not used",
-            fault="incomplete",
-        )
+        raise incomplete(size, len(self._calls.calls()))
 
 
 def decode(stream: Iterable[str]) -> Reply:
     """The reply that the data strings of one stream make."""
-    decoder = ChatDecoder()
-    for data in stream:
-        decoder.feed(data)
-    return decoder.finish()
-
-
-def _parse(text: str) -> list[Any]:
-    try:
-        return [json.loads(text)]
-    except (ValueError, RecursionError):
-        lines = [line for line in text.split("\n") if line.strip() and line.strip() != DONE]
-    try:
-        # Some gateways put no empty line between events, which joins their data.
-        return [json.loads(line) for line in lines] if len(lines) > 1 else _refuse(text)
-    except (ValueError, RecursionError):
-        return _refuse(text)
-
-
-def _refuse(text: str) -> list[Any]:
-    raise ModelError(f"the stream holds something that is not JSON: {short(text)}", fault="server")
-
-
-def _is_error(event: Mapping[str, Any]) -> bool:
-    if event.get("error") or event.get("type") == "error" or event.get("object") == "error":
-        return True
-    if isinstance(event.get("choices"), list):
-        return False
-    response = event.get("response")
-    if isinstance(response, dict) and response.get("error"):
-        return True
-    return isinstance(event.get("message"), str) and bool(event.get("code") or event.get("status"))
+    return fold(ChatDecoder(), stream)
 
 
 def _texts(parts: object) -> list[str]:

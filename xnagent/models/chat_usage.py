@@ -65,7 +65,11 @@ class _Numbers:
         return _Numbers(
             total_input=total_input or None,
             cached=cached,
-            written=_first(_count(prompt, "cache_write_tokens"), _count(usage, "cache_creation_input_tokens")),
+            written=_first(
+                _count(prompt, "cache_write_tokens"),
+                _sum(prompt.get("cache_write_tokens_details")),
+                _count(usage, "cache_creation_input_tokens"),
+            ),
             output=_first(_count(usage, "completion_tokens", "output_tokens"), _count(timings, "predicted_n")),
             reasoning=_first(_count(completion, "reasoning_tokens"), _count(usage, "reasoning_tokens")),
             total=_count(usage, "total_tokens"),
@@ -96,6 +100,13 @@ def _integer(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if value >= 0 and value == value // 1 else None
+
+
+def _sum(parts: object) -> int | None:
+    """Of what a provider splits by lifetime."""
+    counts = [_integer(value) for value in parts.values()] if isinstance(parts, dict) else []
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _first(*values: int | None) -> int | None:

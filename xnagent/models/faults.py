@@ -85,10 +85,19 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
     ),
     "not_found": frozenset({"model_not_found", "not_found_error", "not_found", "deployment_not_found"}),
     "content_refused": frozenset(
-        {"content_policy_violation", "content_filter", "responsibleaipolicyviolation", "data_inspection_failed"}
+        {
+            "content_policy_violation",
+            "content_filter",
+            "responsibleaipolicyviolation",
+            "data_inspection_failed",
+            "bio_policy",
+            "misalignment_policy_violation",
+        }
     ),
 }
-_INVALID_CODES: Final = frozenset({"invalid_request_error", "bad_request", "bad_request_error", "invalid_argument"})
+_INVALID_CODES: Final = frozenset(
+    {"invalid_request_error", "bad_request", "bad_request_error", "invalid_argument", "invalid_prompt"}
+)
 
 _OUTPUT_BUDGET: Final = re.compile(
     r"max_(?:completion_|output_|new_)?tokens\W.{0,60}?(?:too (?:large|high|big)|\d[\d,]* > \d|must be (?:less|at most)"

@@ -7,9 +7,10 @@ ModelError whose message holds neither the key nor a header.
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -20,7 +21,7 @@ import httpx
 from httpx_sse import EventSource
 
 from xnagent.errors import ModelError, UsageError
-from xnagent.models.chat_stream import Decoder
+from xnagent.models.decoding import Decoder
 from xnagent.models.faults import classify, is_html, redact, short
 
 MAX_BODY_BYTES: Final = 1 << 20
@@ -29,6 +30,10 @@ DRAIN_SECONDS: Final = 0.5
 """How long the end of a finished answer is awaited, so that its connection can be used again."""
 MAX_EVENT_BYTES: Final = 16 << 20
 """How much may come without completing an event."""
+KEY: Final = "{key}"
+"""Stands for the key in a wire's headers; only the transport knows it."""
+
+_VERSION: Final = re.compile(r"/v\d+(?=/)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,16 @@ class Timeouts:
     progress_seconds: float = 300.0
     """Without a piece of the answer, keep-alives or not."""
     total_seconds: float = 1200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a wire's requests go, and how they show the key."""
+
+    path: str
+    """Below the base URL; a version that the base URL ends with is not repeated."""
+    headers: Mapping[str, str]
+    """Its headers, with `KEY` where the key stands; such a header is left out if there is no key."""
 
 
 class HttpTransport:
@@ -58,7 +73,7 @@ class HttpTransport:
         """The endpoint's host, for people."""
         return self._url.host
 
-    async def exchange(self, path: str, content: bytes, *, decoder: Decoder) -> float | None:
+    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder) -> float | None:
         """Post the content, feed the answer to the decoder; seconds until the first piece of the answer.
 
         Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
@@ -67,7 +82,7 @@ class HttpTransport:
         wait = anyio.CancelScope(deadline=now + self._timeouts.progress_seconds)
         attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait)
         try:
-            await self._bounded(self._request(path, content), attempt)
+            await self._bounded(self._request(to, content), attempt)
         except ModelError as error:
             raise self._redacted(error) from None
         except httpx.HTTPError as error:
@@ -131,17 +146,16 @@ class HttpTransport:
                 ) from None
         return self._client
 
-    def _request(self, path: str, content: bytes) -> httpx.Request:
+    def _request(self, to: Target, content: bytes) -> httpx.Request:
         # Identity: a compressing proxy would hold events back until it has a block.
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "Cache-Control": "no-store",
+            **{name: text.replace(KEY, self._key) for name, text in to.headers.items() if self._key or KEY not in text},
         }
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
+        url = self._url.copy_with(path=_joined(self._url.path, to.path))
         return self._opened().build_request("POST", url, content=content, headers=headers)
 
     def _redacted(self, error: ModelError) -> ModelError:
@@ -284,6 +298,11 @@ def _parse_url(base_url: str) -> httpx.URL:
     if url.scheme not in {"http", "https"} or not url.host or "%" in url.host or " " in url.host:
         raise UsageError("BASE_URL_INVALID: the base URL needs a scheme and a host, such as https://host/v1")
     return url
+
+
+def _joined(base: str, path: str) -> str:
+    base, version = base.rstrip("/"), _VERSION.match(path)
+    return base + (path[version.end() :] if version and base.endswith(version.group()) else path)
 
 
 def _checked_key(key: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A model behind the Chat Completions wire: encode, exchange, decode. One attempt; who calls it decides about more."""
+"""A model behind a wire: encode, exchange, decode. One attempt; who calls it decides about more."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from dataclasses import replace
 
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
-from xnagent.models.chat import ChatEncoder
-from xnagent.models.chat_stream import ChatDecoder
+from xnagent.models.encoder import Encoder
 from xnagent.models.transport import HttpTransport
+from xnagent.models.wires import Wire
 from xnagent.ports import Body, Reply
 
-PATH = "/chat/completions"
 
-
-class Chat:
+class WireModel:
     """Implements `ports.Model`."""
 
-    def __init__(self, transport: HttpTransport) -> None:
-        """Whether reasoning is sent back, the manifest of each request says."""
+    def __init__(self, transport: HttpTransport, wire: Wire) -> None:
         self._transport = transport
-        self._encoder = ChatEncoder()
+        self._wire = wire
+        self._encoder = Encoder(wire.renderer)
 
     def encode(self, manifest: ManifestRecorded, spine: Spine) -> Body:
         """The bytes of the request."""
@@ -28,8 +26,8 @@ class Chat:
 
     async def send(self, body: Body) -> Reply:
         """One attempt with a decoder of its own."""
-        decoder = ChatDecoder()
-        first = await self._transport.exchange(PATH, body.content, decoder=decoder)
+        decoder = self._wire.new_decoder()
+        first = await self._transport.exchange(self._wire.target, body.content, decoder=decoder)
         return replace(decoder.finish(), first_token_seconds=first)
 
     async def aclose(self) -> None:
