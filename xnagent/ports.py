@@ -155,6 +155,8 @@ class Outcome:
     """The whole of a text that was cut."""
     paths_read: tuple[str, ...] = ()
     paths_changed: tuple[str, ...] = ()
+    seen: tuple[tuple[str, str], ...] = ()
+    """Files whose content the model knows now, with its SHA-256: what a later write is held against."""
     exit_code: int | None = None
 
 

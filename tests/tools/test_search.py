@@ -215,7 +215,10 @@ def test_the_walker_writes_columns_context_and_separators(tmp_path):
 
 
 async def test_a_very_deep_tree_is_no_error(scene):
-    await scene.do("bash", command="mkdir -p $(printf 'a/%.0s' {1..1500}) && echo foo > a/f")
-    assert "a/" in (await scene.do("glob", pattern="**/*")).text
-    assert (await scene.do("grep", pattern="foo")).text == "a/f:1:foo"
-    assert (await scene.do("read", path="nope")).code == "NOT_FOUND"
+    try:
+        await scene.do("bash", command="mkdir -p $(printf 'a/%.0s' {1..1500}) && echo foo > a/f")
+        assert "a/" in (await scene.do("glob", pattern="**/*")).text
+        assert (await scene.do("grep", pattern="foo")).text == "a/f:1:foo"
+        assert (await scene.do("read", path="nope")).code == "NOT_FOUND"
+    finally:
+        await scene.do("bash", command="rm -rf a")

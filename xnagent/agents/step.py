@@ -126,6 +126,7 @@ async def _finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcom
         artifact=outcome.artifact,
         paths_read=outcome.paths_read,
         paths_changed=outcome.paths_changed,
+        seen=outcome.seen,
         exit_code=outcome.exit_code,
         duration_seconds=round(seconds, 3),
     )

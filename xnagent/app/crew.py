@@ -15,6 +15,7 @@ from xnagent.config.entry import Role, model_entry
 from xnagent.core.ids import PLANNER, RunId, agent_of
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.state import work_of
 from xnagent.core.text import Json, canonical
 from xnagent.core.tokens import estimate_head
 from xnagent.errors import UsageError
@@ -22,6 +23,7 @@ from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspaces
 from xnagent.tools.facts import fact_tools, reporting_tools
+from xnagent.tools.files import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
@@ -89,7 +91,8 @@ class Crew:
         """The seat of a run's Worker."""
         name = self.log.state.board.runs[run].model
         entry = model_entry(self.settings, "worker", name=name)
-        acting = worker_tools(self.shell, ripgrep=self._ripgrep())
+        view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
+        acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view)
         box = toolbox([*acting, *reporting_tools()])
         manifest = await self._manifest("worker" if name is None else f"worker:{name}", entry, box=box)
         return Seat(

@@ -149,6 +149,7 @@ def _logged(log: WorkLog, event: ev.ToolFinished, *, arguments: str) -> WorkLog:
         log,
         files_read=_stamped(log.files_read, event.paths_read, step=log.steps),
         files_changed=_stamped(log.files_changed, event.paths_changed, step=log.steps),
+        seen={**log.seen, **dict(event.seen)} if event.seen else log.seen,
         calls=(*log.calls[-KEPT_CALLS + 1 :], line),
         failures=("", 0) if event.code == "ok" else (same, repeats),
     )

@@ -172,6 +172,8 @@ class ToolFinished:
     artifact: Ticket | None = None
     paths_read: tuple[str, ...] = ()
     paths_changed: tuple[str, ...] = ()
+    seen: tuple[tuple[str, str], ...] = ()
+    """Files whose content the model knows now, with its SHA-256."""
     exit_code: int | None = None
     duration_seconds: float = 0.0
     type: Literal["tool_finished"] = "tool_finished"

@@ -40,6 +40,8 @@ class WorkLog:
     files_read: Mapping[str, int] = field(default_factory=dict)
     """Step of the last read by path or ticket."""
     files_changed: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the content that the model last saw, by path: it outlives a process and a rebase."""
     calls: tuple[str, ...] = ()
     """One line for each call: tool, what, outcome; the newest `KEPT_CALLS`."""
     inbox: tuple[str, ...] = ()

@@ -56,7 +56,9 @@ class ChangeTool:
             return change
         if change.is_empty:
             self.view.saw(change.place, change.after)
-            return Outcome(text=change.text, label=f"{self.spec.name} {change.place.name}: nothing to do")
+            name = change.place.name
+            seen = ((name, sha256(change.after)),)
+            return Outcome(text=change.text, label=f"{self.spec.name} {name}: nothing to do", seen=seen)
         before = ABSENT if change.before is None else sha256(change.before)
         return Intent(
             effect="checkable",
@@ -80,7 +82,13 @@ class ChangeTool:
                 replace_file(change.place, change.after, expected=expected, scratch=workspace_of(call).scratch)
             if change.is_known:
                 self.view.saw(change.place, change.after)
-        return Outcome(text=change.text, label=f"{change.verb} {change.place.name}", paths_changed=(change.place.name,))
+        name = change.place.name
+        return Outcome(
+            text=change.text,
+            label=f"{change.verb} {name}",
+            paths_changed=(name,),
+            seen=((name, sha256(change.after)),) if change.is_known else (),
+        )
 
     def _compare(self, call: Call, started: ToolStarted) -> Outcome | None:
         place = locate_for_change(workspace_of(call).root, str(call.arguments["path"]))
@@ -92,6 +100,7 @@ class ChangeTool:
                 text=f"Done: {place.name} has the new content. (xnagent was restarted during the call and checked it.)",
                 label=f"{self.spec.name} {place.name}: found done after a restart",
                 paths_changed=(place.name,),
+                seen=((place.name, sha256(data)),),
             )
         if now == started.before:
             return None

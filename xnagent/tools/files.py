@@ -10,6 +10,7 @@ import secrets
 import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -164,6 +165,8 @@ class FileView:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: OrderedDict[str, Seen] = field(default_factory=OrderedDict)
+    known: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 by path of what it saw before this process took the run up."""
 
     def saw(self, place: Place, data: bytes) -> None:
         """The model knows this content now."""
@@ -174,4 +177,6 @@ class FileView:
 
     def last(self, place: Place) -> Seen | None:
         """The file as it was seen; None: never."""
-        return self.seen.get(place.full)
+        if place.full in self.seen or place.name not in self.known:
+            return self.seen.get(place.full)
+        return Seen(sha256=self.known[place.name], data=None)

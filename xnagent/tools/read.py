@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from xnagent.core.ids import TICKET, Ticket
 from xnagent.core.spine_events import ToolStarted
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
-from xnagent.tools.files import FileView, decode, read_file
+from xnagent.tools.files import FileView, decode, read_file, sha256
 from xnagent.tools.outcome import attempt, failure, workspace_of
 from xnagent.tools.output import is_binary
 from xnagent.tools.pages import MAX_LINES, Page, page
@@ -103,7 +103,7 @@ class ReadTool:
         text = decode(data, place.name)
         outcome = _shown(call, text.content, name=place.name, notes=_form(text.content, text.encoding))
         self.view.saw(place, data)
-        return outcome
+        return replace(outcome, seen=((place.name, sha256(data)),))
 
 
 def _shown(call: Call, text: str, *, name: str, notes: str = "") -> Outcome:

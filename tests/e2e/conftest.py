@@ -1,0 +1,18 @@
+"""Sessions in this process."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.bench import Bench
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One backend here; `test_backends.py` asks for both."""
+    return "asyncio"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
