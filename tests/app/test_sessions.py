@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.bench import SESSION, Bench, bash, call, finish, git, on, scripted, server_settings, start, submit, task
-from xnagent.app import SessionSpec, Stop, is_over, resume_session, run_session
 from xnagent.app.host import Host, SystemClock
+from xnagent.app.running import SessionSpec, Stop, is_over, resume_session, run_session
 from xnagent.config import Settings
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.errors import StoreBusyError, StoreError, UsageError

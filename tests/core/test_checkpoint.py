@@ -42,16 +42,15 @@ Read so far (path or ticket, step): a.py (1), pyproject.toml (1)
 
 <state>
 {"session":{"integration_head":"def456"},"messages":{"m1":"Keep 3.11 working, too."},"tasks":{"cli":{"title":"Title o\\
-f cli","objective":"Do cli.","status":"active","runs":["r2"]},"core":{"title":"Title of core","objective":"Do core.",\\
-"status":"completed","checks":["pytest tests/core"],"runs":["r1"]},"old":{"title":"Title of old","objective":"Do old.\\
-","status":"dropped"}},"runs":{"r1":{"task":"core","status":"completed","progress":"half way","summary":"ported","cha\\
-nged_files":["core.py"],"patch":"artifact:ffffffffffffffff","evidence":[{"check":"pytest tests/core","exit_code":0,"o\\
-utput":"artifact:00112233aabbccdd"}]},"r2":{"task":"cli","status":"queued"}},"facts":{"f1":{"text":"The build needs",\\
-"value":"hatchling>=1.27","source":"planner","pinned":true},"f3":{"text":"asyncore is gone","source":"r1"}},"skills":\\
-{}}
+f cli","objective":"Do cli.","status":"active","runs":["r2"]},"core":{"title":"Title of core","status":"completed","r\\
+uns":["r1"]},"old":{"title":"Title of old","status":"dropped"}},"runs":{"r1":{"task":"core","status":"completed","sum\\
+mary":"ported","patch":"artifact:ffffffffffffffff","evidence":["artifact:00112233aabbccdd"]},"r2":{"task":"cli","stat\\
+us":"queued"}},"facts":{"f1":{"text":"The build needs","value":"hatchling>=1.27","source":"planner","pinned":true},"f\\
+3":{"text":"asyncore is gone","source":"r1"}},"skills":{}}
 </state>
 
-How to get details back: `worker_status` shows a run as it is now; `run_inspect` shows what a run did, step by step;
+How to get details back: `worker_status` shows a run as it is now, whole; `run_inspect` shows what it did, step by st\\
+ep;
 `read` opens an artifact ticket (evidence, patches, long outputs) or a file of the integrated result.
 
 Pinned facts:

@@ -16,6 +16,7 @@ from tests.core.strategies import policies, rooms, stories, texts
 from xnagent.core import events as ev
 from xnagent.core.board import OPEN_TASK
 from xnagent.core.checkpoint import checkpoint
+from xnagent.core.delta import delta
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, CallId, FactId, RunId
 from xnagent.core.items import ToolCall, ToolResult, UserText, calls_of, is_balanced
@@ -56,7 +57,9 @@ def test_I2_baseline_or_checkpoint_and_deltas_are_the_current_view(story: Story)
     spine = story.spine()
     if not spine.is_open:
         story.tell()
-        assert told_view(story.spine().items) == view(story.state.board)
+        told = story.spine()
+        assert told_view(told.items) == view(told.base)
+        assert delta(told.base, story.state.board) == ()
 
 
 @sessions

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.sessions import ROOM, Story, example, fact, rebased, task
 from tests.core.test_items import THINK, call, result, user
+from xnagent.core.archive import archived
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
 from xnagent.core.items import AssistantText, Reasoning, ToolCall, ToolResult, UserText, calls_of, is_balanced
@@ -297,7 +298,7 @@ def test_M23_M24_the_books_after_a_rebase():
     assert spine.items == plan.items
     assert spine.items[0] is before.items[0]
     assert (spine.state_at, spine.generation, spine.lineage) == (1, 1, "planner.1")
-    assert (spine.cursor, spine.base, spine.anchor_tokens) == (story.state.cause_count, board, None)
+    assert (spine.cursor, spine.base, spine.anchor_tokens) == (story.state.cause_count, archived(board), None)
     assert (spine.requests, spine.refused_at, spine.unanswered_rebases) == (0, None, 1)
     assert spine.tokens == estimate_items(plan.items) == plan.tokens_after - ROOM.head_tokens
     assert story.state.work is work

@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
-from xnagent.app import SessionSpec, Stop, resume_session, run_session
 from xnagent.app.host import Host
 from xnagent.app.replay import replay_session, request_bytes
+from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
 from xnagent.config import Settings
 from xnagent.core.board import ACTIVE_RUN
 from xnagent.core.delta import apply_to_view

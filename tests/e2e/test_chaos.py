@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from tests.e2e.bench import Bench, call, reply, task
-from xnagent.app import Stop
+from xnagent.app.running import Stop
 from xnagent.testing.mind import RequestView
 from xnagent.testing.script import Fault, ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from tests.e2e.bench import Bench, bash, call, finish, on, scripted, start, submit, task, until
-from xnagent.app import Stop
+from xnagent.app.running import Stop
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, SessionInterrupted
 from xnagent.core.items import is_balanced
 from xnagent.core.spine_events import ReplyReceived, RequestStarted

@@ -90,7 +90,7 @@ from xnagent.store.reading import read_events
 from xnagent.store.sessions import list_sessions
 path = Path(sys.argv[1])
 assert "note 1" in repr(list(read_events(path)))
-assert list_sessions(path.parent)[0].problem is None
+assert {row.path: row.problem for row in list_sessions(path.parent)}[path] is None
 path = path.with_name("s-2.db")
 try:
     print(list(read_events(path)))

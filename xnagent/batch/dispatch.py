@@ -13,8 +13,8 @@ import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 
-from xnagent.app import SessionSpec, Stop, resume_session, run_session
 from xnagent.app.host import Host
+from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
 from xnagent.batch.failure import Caught, failure_record
 from xnagent.batch.jobs import Job
 from xnagent.batch.results import Results

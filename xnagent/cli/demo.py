@@ -14,8 +14,8 @@ from typing import Final
 
 import anyio
 
-from xnagent.app import SessionSpec, run_session
 from xnagent.app.host import Host
+from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.inspect import read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xnagent.app import is_over
+from xnagent.app.running import is_over
 from xnagent.config.entry import Role
 from xnagent.core.ids import PLANNER, AgentId, agent_of, role_of
 from xnagent.core.pricing import cost_usd

@@ -6,7 +6,7 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from xnagent.app import resume_session
+from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.forecast import forecast_record, forecast_text, forecasts

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from xnagent.app import SessionSpec, run_session
 from xnagent.app.host import Host
+from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of

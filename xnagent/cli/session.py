@@ -12,7 +12,7 @@ from typing import Final, Literal, NoReturn, Protocol, cast
 import anyio
 import anyio.abc
 
-from xnagent.app import Stop
+from xnagent.app.running import Stop
 from xnagent.batch.failure import Caught, exit_code_of, failure_record
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower, state_or_none

@@ -30,6 +30,8 @@ class Task:
     """Globs of paths that a run may change; empty: all."""
     status: TaskStatus = "pending"
     runs: tuple[RunId, ...] = ()
+    is_archived: bool = False
+    """Shown in short; only in what a spine was told, see `archive.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Run:
     """The commit on the integration branch that holds its patch."""
     flags: tuple[str, ...] = ()
     """What the Planner should know about this result, such as a changed file that a check names."""
+    is_archived: bool = False
+    """Shown in short; only in what a spine was told, see `archive.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

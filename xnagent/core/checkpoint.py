@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from xnagent.core.archive import archived
 from xnagent.core.board import OPEN_TASK, Board, Task
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine import Spine
@@ -28,7 +29,7 @@ state; no model wrote it, and nothing was deleted. Where an earlier message and 
 is right. The objective above still stands."""
 
 PLANNER_LOOKUP: Final = """\
-How to get details back: `worker_status` shows a run as it is now; `run_inspect` shows what a run did, step by step;
+How to get details back: `worker_status` shows a run as it is now, whole; `run_inspect` shows what it did, step by step;
 `read` opens an artifact ticket (evidence, patches, long outputs) or a file of the integrated result."""
 
 WORKER_OPENING: Final = """\
@@ -52,7 +53,7 @@ def _planner_checkpoint(state: SessionState) -> str:
         _lines("The user's later messages are in `messages` below, verbatim: ", state.board.messages),
         _lines("Your newest operations: ", operations),
         _lines("Read so far (path or ticket, step): ", _stamps(log.files_read)),
-        f"<state>\n{dump(ordered_view(state.board))}\n</state>",
+        f"<state>\n{dump(ordered_view(archived(state.board)))}\n</state>",
         PLANNER_LOOKUP,
         _pinned(state.board),
         _open_now(state),

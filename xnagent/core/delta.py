@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import jsonpatch
 import jsonpointer
 
+from xnagent.core.archive import is_same
 from xnagent.core.board import Board
 from xnagent.core.text import Json, canonical
 from xnagent.core.view import SECTIONS, Document, Entry, is_shown, render_entry, section
@@ -41,7 +42,7 @@ def _section_delta(name: str, *, old: Mapping[str, object], new: Mapping[str, ob
             yield {"op": "remove", "path": _path(name, key)}
     for key, record in new.items():
         before = old.get(key)
-        if before is not record:
+        if not is_same(before, record):
             yield from _entry_delta(name, key, before=before, record=record)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from xnagent.core import spine_events as ev
+from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
@@ -50,7 +51,8 @@ def _spine_extended(state: SessionState, event: ev.SpineExtended) -> SessionStat
     spine = spine_of(state, event.agent)
     if event.kind in {"baseline", "delta"}:
         is_delta = event.kind == "delta"
-        spine = extend_with_state(spine, event.items, board=state.board, cursor=event.cursor, is_delta=is_delta)
+        board = state.board if spine.base is None else carried(spine.base, state.board)
+        spine = extend_with_state(spine, event.items, board=board, cursor=event.cursor, is_delta=is_delta)
         state = replace(state, deltas=state.deltas + is_delta)
     else:
         spine = extend(spine, event.items)
@@ -69,7 +71,7 @@ def _nudged(state: SessionState, agent: AgentId) -> SessionState:
 
 
 def _spine_rebased(state: SessionState, event: ev.SpineRebased) -> SessionState:
-    board = state.board if event.agent == PLANNER else None
+    board = archived(state.board) if event.agent == PLANNER else None
     spine = replace_items(spine_of(state, event.agent), event.items, board=board, cursor=event.cursor)
     return replace(_with_spine(state, spine), rebases=(*state.rebases, event))
 

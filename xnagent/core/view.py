@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias, cast
 
 from xnagent.core.board import Board, Evidence, Fact, Run, Task
-from xnagent.core.text import Json, clip
+from xnagent.core.text import Json, clip, first_line
 
 Entry: TypeAlias = Json
 """One rendered record."""
@@ -21,6 +21,7 @@ OBJECTIVE_CHARACTERS: Final = 1_500
 SUMMARY_CHARACTERS: Final = 2_000
 FACT_CHARACTERS: Final = 2_000
 """No fact is longer: the tools refuse it, so that none is ever shown in part (I8)."""
+ARCHIVED_CHARACTERS: Final = 160
 TAIL_CHARACTERS: Final = 1_600
 LISTED_FILES: Final = 40
 
@@ -60,6 +61,8 @@ def render_entry(name: str, record: object) -> Entry:
 
 
 def _task(task: Task) -> Entry:
+    if task.is_archived:
+        return _filled(title=task.title, status=task.status, runs=list(task.runs))
     return _filled(
         title=task.title,
         objective=clip(task.objective, OBJECTIVE_CHARACTERS),
@@ -72,6 +75,10 @@ def _task(task: Task) -> Entry:
 
 
 def _run(run: Run) -> Entry:
+    if run.is_archived:
+        summary = first_line(run.reason or run.summary, ARCHIVED_CHARACTERS)
+        evidence: list[Entry] = [one.output for one in run.evidence]
+        return _filled(task=run.task, status=run.status, summary=summary, patch=run.patch, evidence=evidence)
     return _filled(
         task=run.task,
         status=run.status,

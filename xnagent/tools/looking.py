@@ -66,12 +66,17 @@ def _worker_status(call: Call) -> Outcome:
 
 
 def _status(call: Call, run: Run) -> dict[str, Json]:
-    log = work_of(call.state, agent_of(run.run))
+    log, task = work_of(call.state, agent_of(run.run)), call.state.board.tasks.get(run.task)
     return {
         "task": run.task,
+        "objective": "" if task is None else task.objective,
         "status": run.status,
         "steps": log.steps,
         "progress": clip(run.progress, TEXT_CHARACTERS),
+        "summary": run.summary,
+        "reason": run.reason,
+        "evidence": [f"{one.command}: exit {one.exit_code}, output {one.output}" for one in run.evidence],
+        "patch": run.patch,
         "newest_calls": list(log.calls[-NEWEST_CALLS:]),
         "changed": sorted(log.files_changed),
     }

@@ -1,0 +1,319 @@
+"""Settings and a place in, a session run to its end out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+import anyio
+
+from xnagent import __version__
+from xnagent.agents.closing import Closing
+from xnagent.agents.desk import Desk
+from xnagent.agents.judging import Judge
+from xnagent.agents.planner import PlannerAgent
+from xnagent.agents.verifier import Verifier
+from xnagent.agents.worker import WorkerAgent
+from xnagent.app.crew import Crew, check_models
+from xnagent.app.host import Host
+from xnagent.config import Settings
+from xnagent.core.events import (
+    Event,
+    SessionInterrupted,
+    SessionResumed,
+    SessionSettled,
+    SessionStarted,
+    UserMessageAdded,
+)
+from xnagent.core.ids import RunId, SessionId
+from xnagent.core.record import SIGNAL_EXIT_CODE
+from xnagent.core.state import SessionState
+from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
+from xnagent.orchestrator import Orchestrator
+from xnagent.ports import Workspaces
+from xnagent.store.sessions import session_path
+from xnagent.store.sqlite import SessionStore
+from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.shell import ProcessShell
+
+CLOSING_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpec:
+    """A session to run."""
+
+    objective: str
+    repository: Path
+    settings: Settings
+    session: SessionId
+    commit: str | None = None
+    """Begin from this commit instead of the tree as it is."""
+    ephemeral: bool = False
+    """Keep nothing of it."""
+
+
+class Stop:
+    """A request from outside to stop. The first lets everything close in order; the second shortens that."""
+
+    def __init__(self) -> None:
+        self.signal: Literal["SIGINT", "SIGTERM"] = "SIGINT"
+        self.soft = anyio.Event()
+        self.hard = anyio.Event()
+
+    def request(self, signal: Literal["SIGINT", "SIGTERM"]) -> None:
+        """Ask to stop; may be called from a signal handler's task."""
+        if self.soft.is_set():
+            self.hard.set()
+            return
+        self.signal = signal
+        self.soft.set()
+
+
+async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionState:
+    """A new session from its objective to its end; the state returned is settled.
+
+    Raises UsageError before anything is stored if it cannot begin, StoreError if its log cannot be written.
+    """
+    check_models(host, spec.settings)
+    _make_home(host)
+    workspaces = make_workspaces(host, spec.session, repository=spec.repository)
+    began = host.clock.now()
+    try:
+        base = await workspaces.begin(at=began, commit=spec.commit)
+    except XnagentError:
+        shutil.rmtree(host.work_folder(spec.session), ignore_errors=True)
+        raise
+    started = SessionStarted(
+        session=spec.session,
+        objective=spec.objective,
+        checks=spec.settings.checks,
+        repository=str(spec.repository.absolute()),
+        base=base.commit,
+        is_shadow=base.is_shadow,
+        settings=spec.settings.model_dump_json(),
+        version=__version__,
+    )
+    store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
+    try:
+        await store.append(started)
+        return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
+    finally:
+        await store.aclose()
+        if spec.ephemeral:
+            _forget(host, spec.session)
+
+
+async def resume_session(
+    host: Host, session: SessionId, *, settings: Settings, message: str | None, stop: Stop
+) -> SessionState:
+    """A session that was stopped, from where its log ends to its end.
+
+    A session that its Planner finished is not opened again without a message: its state is returned as it is.
+    """
+    store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
+    try:
+        state = store.state
+        if state.started is None or state.started.base is None:
+            raise UsageError(f"session {session} never began; run the objective again")
+        workspaces = make_workspaces(host, session, repository=Path(state.started.repository))
+        head = state.board.session.get("integration_head", state.started.base)
+        if is_over(state) and message is None:
+            with suppress(WorkspaceError):
+                await workspaces.reset(head)
+            await _tidy(state, workspaces)
+            return state
+        check_models(host, settings)
+        await workspaces.reset(head)
+        events: list[Event] = [SessionResumed(epoch=store.epoch, settings=settings.model_dump_json())]
+        if message is not None:
+            number = len(state.board.messages) + 1
+            events.append(UserMessageAdded(message=f"m{number}", text=message))
+        await store.append(*events)
+        return await _drive(host, store, settings=settings, workspaces=workspaces, stop=stop)
+    finally:
+        await store.aclose()
+
+
+def is_over(state: SessionState) -> bool:
+    """Whether the session was settled by its Planner, so that nothing is left to go on with."""
+    ends = {"completed", "failed", "partial", "blocked"}
+    return state.settled is not None and state.settled.outcome in ends
+
+
+def make_workspaces(host: Host, session: SessionId, *, repository: Path) -> SessionWorkspaces:
+    """The repositories of a session."""
+    return SessionWorkspaces(
+        repository=repository, folder=host.work_folder(session), session=session, environ=host.environ
+    )
+
+
+def _make_home(host: Host) -> None:
+    """Sessions and repositories need a folder that can be written to; say so before anything begins."""
+    try:
+        host.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=host.home):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
+        ) from error
+
+
+def _forget(host: Host, session: SessionId) -> None:
+    shutil.rmtree(host.work_folder(session), ignore_errors=True)
+    path = session_path(host.home, session)
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staff:
+    """The orchestrator's hands."""
+
+    planner: PlannerAgent
+    workers: WorkerAgent
+    closing: Closing
+
+    async def step_planner(self) -> None:
+        """One Planner step."""
+        await self.planner.step()
+
+    async def drive_run(self, run: RunId) -> None:
+        """A run to its end."""
+        await self.workers.drive(run)
+
+    async def settle_queued(self, run: RunId) -> None:
+        """End a run that has not begun."""
+        await self.workers.settle_queued(run)
+
+    async def check_whole(self) -> None:
+        """The session's own checks."""
+        await self.closing.check_whole()
+
+    async def conclude(self) -> None:
+        """Settle the session."""
+        await self.closing.conclude()
+
+
+@asynccontextmanager
+async def staffed(
+    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, earlier_seconds: float
+) -> AsyncIterator[Staff]:
+    """All agents of a session, wired together."""
+    shell = ProcessShell(environ=host.environ)
+    crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell)
+    verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
+    desk = Desk(
+        log=store,
+        clock=host.clock,
+        limits=settings.limits.to_limits(),
+        retry=settings.retry.to_policy(),
+        prefix=settings.prefix,
+    )
+    judge = Judge(log=store, workspaces=workspaces, verifier=verifier)
+    closing = Closing(
+        log=store,
+        clock=host.clock,
+        workspaces=workspaces,
+        verifier=verifier,
+        may_apply=settings.apply,
+        began=host.clock.monotonic(),
+        earlier_seconds=earlier_seconds,
+    )
+    try:
+        planner = PlannerAgent(desk=desk, seat=await crew.planner())
+        workers = WorkerAgent(desk=desk, seats=crew, workspaces=workspaces, judge=judge)
+        yield Staff(planner=planner, workers=workers, closing=closing)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await crew.aclose()
+
+
+async def _drive(
+    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, stop: Stop
+) -> SessionState:
+    """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
+    earlier, began = store.state.spent_seconds, host.clock.monotonic()
+    ending = Ending()
+    with ending:
+        async with staffed(host, store, settings=settings, workspaces=workspaces, earlier_seconds=earlier) as staff:
+            orchestrator = Orchestrator(
+                log=store,
+                clock=host.clock,
+                hands=staff,
+                parallel=settings.parallel,
+                deadline_seconds=settings.limits.deadline_seconds,
+            )
+            await _until_settled(store, orchestrator, stop=stop)
+    if isinstance(ending.error, StoreError):
+        raise ending.error
+    if store.state.settled is None:
+        settled = _unsettled(ending.error, stop)
+        seconds = round(earlier + host.clock.monotonic() - began, 3)
+        await store.append(replace(settled, duration_seconds=seconds))
+    await _tidy(store.state, workspaces)
+    return store.state
+
+
+class Ending:
+    """Takes whatever error ends the work inside it; cancellation and exits of the process go through."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        self.error = error
+        return True
+
+
+def _unsettled(error: Exception | None, stop: Stop) -> SessionSettled:
+    """The end of a session that did not come to its own."""
+    if error is None:
+        return SessionSettled(outcome="interrupted", exit_code=SIGNAL_EXIT_CODE[stop.signal], error_class="interrupted")
+    return SessionSettled(
+        outcome="prefix_broken" if isinstance(error, PrefixBrokenError) else "error",
+        exit_code=error.exit_code if isinstance(error, XnagentError) else 1,
+        error_class=type(error).__name__,
+        error=str(error) or type(error).__name__,
+    )
+
+
+async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, stop: Stop) -> None:
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            await stop.soft.wait()
+            await store.append(SessionInterrupted(signal=stop.signal))
+            await stop.hard.wait()
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        await orchestrator.run()
+        group.cancel_scope.cancel()
+
+
+async def _tidy(state: SessionState, workspaces: Workspaces) -> None:
+    """Remove the trees of runs that came to an end; what they changed is in the log."""
+    settled = [run.run for run in state.board.runs.values() if run.status in {"completed", "failed", "cancelled"}]
+    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        for name in [*settled, "planner", "final"]:
+            try:
+                await workspaces.discard(name)
+            except WorkspaceError:
+                continue
