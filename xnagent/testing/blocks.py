@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xnagent.testing.lookup import Lookup
@@ -32,18 +33,19 @@ class BlockStore:
 
     def look_up(self, prompt: Prompt, now: float) -> Lookup:
         """The longest readable prefix in whole blocks; then the prompt is written."""
-        chain = self._chain(prompt)
-        length = max(self._longest(chain, now), self._answered(prompt, now))
+        chain, ends = self._chain(prompt), _ends(prompt) if self.has_units else {}
+        length = max(self._longest(chain, now), self._unit(prompt, ends, now=now))
         for link in chain[:length]:
             if link in self._entries:
                 self._entries[link].used = now
         self._write(chain, now)
+        self._add(list(ends.values())[-1:], now)
         return Lookup(cached_bytes=length * self.block_bytes)
 
     def add_output(self, prompt: Prompt, digest: bytes, *, now: float) -> None:
         """The end of an answer is the end of a unit."""
         if self.has_units:
-            self._entries[_answer_key(_start(prompt, prompt.data).digest(), digest)] = _Entry(now, now)
+            self._add([_answer_key(list(_ends(prompt).values())[-1], digest)], now)
 
     def _chain(self, prompt: Prompt) -> list[bytes]:
         size, data = self.block_bytes, prompt.data
@@ -56,15 +58,11 @@ class BlockStore:
     def _longest(self, chain: list[bytes], now: float) -> int:
         return next((n for n in range(len(chain), 0, -1) if self._is_readable(chain[n - 1], now)), 0)
 
-    def _answered(self, prompt: Prompt, now: float) -> int:
-        """Blocks up to the end of the last answer that came back as it was given."""
-        data, at, running, length = prompt.data, 0, _start(prompt, b""), 0
-        for begin, end, digest in prompt.turns() if self.has_units else ():
-            running.update(data[at:begin])
-            at = begin
-            if self._is_readable(_answer_key(running.digest(), digest), now):
-                length = end // self.block_bytes
-        return length
+    def _unit(self, prompt: Prompt, ends: Mapping[int, bytes], *, now: float) -> int:
+        """Blocks up to where the longest earlier request ended, or its answer that came back as it was given."""
+        answers = {end: _answer_key(ends[begin], digest) for begin, end, digest in prompt.turns() if begin in ends}
+        places = [*ends.items(), *answers.items()]
+        return max((end for end, key in places if self._is_readable(key, now)), default=0) // self.block_bytes
 
     def _is_readable(self, link: bytes, now: float) -> bool:
         entry = self._entries.get(link)
@@ -77,16 +75,25 @@ class BlockStore:
         if self.has_units:
             common = next((n for n, link in enumerate(chain) if link not in self._seen), len(chain))
             intervals = chain[self.interval_blocks - 1 :: self.interval_blocks] if self.interval_blocks else []
-            readable = [*intervals, *chain[max(common - 1, 0) : common], *chain[-1:]]
-        for link in readable:
+            readable = [*intervals, *chain[max(common - 1, 0) : common]]
+        self._add(readable, now)
+        self._seen.update(chain)
+
+    def _add(self, links: Iterable[bytes], now: float) -> None:
+        for link in links:
             entry = self._entries.get(link)
             if entry is None or now - entry.used > (self.lifetime_seconds or math.inf):
                 self._entries[link] = _Entry(now, now)
-        self._seen.update(chain)
 
 
-def _start(prompt: Prompt, data: bytes) -> hashlib.blake2b:
-    return hashlib.blake2b(prompt.scope + data, digest_size=16)
+def _ends(prompt: Prompt) -> dict[int, bytes]:
+    """Where each block of a prompt ends, in bytes, and a digest of everything up to there."""
+    running, at, ends = hashlib.blake2b(b"end" + prompt.scope, digest_size=16), 0, {}
+    for block in prompt.blocks:
+        running.update(block.data)
+        at += len(block.data)
+        ends[at] = running.digest()
+    return ends
 
 
 def _answer_key(before: bytes, digest: bytes) -> bytes:

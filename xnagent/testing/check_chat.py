@@ -83,7 +83,7 @@ def _message(number: int, message: Message) -> Iterator[Refusal]:
             code="invalid_value",
             param=f"messages[{number}].role",
         )
-    if content is None and not calls:
+    if content is None and calls is None:
         yield Refusal(
             message="Invalid value for 'content': expected a string, got null.", param=f"messages.[{number}].content"
         )
