@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from xnagent.testing.cache import CacheRules, PrefixCache, prompt_bytes
+from xnagent.testing.cache import CacheRules, PrefixCache
+from xnagent.testing.prompt import prompt_bytes
 from xnagent.testing.received import Received
 
 

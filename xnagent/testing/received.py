@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from xnagent.testing.prefix import Prefix, marked_prefix, plain_prefix, without_markers
+from xnagent.testing.reading import Wire, read_messages
 from xnagent.testing.script import Role
 
 CHECKPOINT_MARK: Final = "<checkpoint"
-_MESSAGES: Final = b'"messages":['
-_CLOSING: Final = b"]}"
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -22,6 +22,7 @@ class Received:
     """One request."""
 
     body: bytes
+    wire: Wire = "chat"
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -31,16 +32,15 @@ class Received:
             raise TypeError("the body is no JSON object")
         return parsed
 
-    @property
+    @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Its messages."""
-        found = self.data.get("messages")
-        return found if isinstance(found, list) else []
+        """Its messages, in chat form."""
+        return read_messages(self.wire, self.data)
 
     @cached_property
     def tools(self) -> tuple[str, ...]:
         """Names of the tools on offer."""
-        return tuple(tool.get("function", {}).get("name", "") for tool in self.data.get("tools") or ())
+        return tuple(tool.get("function", tool).get("name", "") for tool in self.data.get("tools") or ())
 
     @property
     def role(self) -> Role:
@@ -60,8 +60,8 @@ class Received:
     @cached_property
     def conversation(self) -> str:
         """Name of the conversation: what does not change over its requests."""
-        head = json.dumps([self.messages[: self.head_count]], sort_keys=True)
-        return hashlib.sha256(head.encode()).hexdigest()[:16]
+        head = json.dumps([without_markers(message) for message in self.messages[: self.head_count]], sort_keys=True)
+        return hashlib.sha256(f"[{head}]".encode()).hexdigest()[:16]
 
     @property
     def has_reply(self) -> bool:
@@ -75,31 +75,20 @@ class Received:
         return bool(after) and CHECKPOINT_MARK in text_of(after[0])
 
     @cached_property
-    def open_bytes(self) -> bytes:
-        """The body up to the end of the last message: what the next request must begin with."""
-        stripped = self.body.rstrip()
-        return stripped.removesuffix(_CLOSING)
+    def prefix(self) -> Prefix:
+        """What the next request must begin with."""
+        return marked_prefix(self.data) if self.wire == "messages" else plain_prefix(self.body, self.data)
 
     def extends(self, earlier: Received) -> bool:
-        """Whether it begins with the bytes of an earlier request and goes on behind them, or is the same."""
-        if self.body == earlier.body:
-            return True
-        return self.body.startswith(earlier.open_bytes + b",")
+        """Whether it begins with an earlier request and goes on behind it, or is the same.
+
+        By bytes; on the Messages wire by content without cache markers, which move.
+        """
+        return self.body == earlier.body or self.prefix.extends(earlier.prefix)
 
     def keeps_head_of(self, earlier: Received) -> bool:
-        """Whether everything up to the first user message is the same bytes."""
-        return self.body.startswith(_head_bytes(earlier))
-
-
-def _head_bytes(request: Received) -> bytes:
-    start = request.body.find(_MESSAGES)
-    if start < 0:
-        return request.body
-    begin = start + len(_MESSAGES)
-    text, decoder, end = request.body[begin:].decode(), json.JSONDecoder(), -1
-    for _ in range(request.head_count):
-        _, end = decoder.raw_decode(text, end + 1)
-    return request.body[:begin] + text[: max(end, 0)].encode()
+        """Whether everything up to the first user message is the same."""
+        return self.prefix.keeps_head_of(earlier.prefix)
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -1,98 +1,69 @@
-"""An answer as bytes: server-sent events or one JSON object."""
+"""An answer as bytes, in the wire of its request and with its quirks."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import Final
 
 from xnagent.core.text import Json
+from xnagent.testing import chat_wire, messages_wire, responses_wire
+from xnagent.testing.answer import Answer, Rendering
+from xnagent.testing.cache import CacheReading
+from xnagent.testing.reading import Wire
 from xnagent.testing.script import ReplySpec
+from xnagent.testing.usage import Usage
 
-PIECE_CHARACTERS = 40
-"""How much text a chunk holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A whole answer with the ids of its calls."""
-
-    spec: ReplySpec
-    ids: tuple[str, ...]
-    model: str
-    created: str
-    """The answer's id."""
-    usage: Mapping[str, Mapping[str, Json]]
-    """What `report_usage` gives."""
-
-    @property
-    def finish(self) -> str:
-        """The finish reason."""
-        return self.spec.finish or ("tool_calls" if self.spec.calls else "stop")
+_RENDER: Final = {"chat": chat_wire.render, "responses": responses_wire.render, "messages": messages_wire.render}
+_WHOLE: Final = {"chat": chat_wire.whole, "responses": responses_wire.whole, "messages": messages_wire.whole}
+_ERROR: Final = {
+    "chat": chat_wire.error_event,
+    "responses": responses_wire.error_event,
+    "messages": messages_wire.error_event,
+}
+_NOISE: Final = (b": keepalive\n\n", b":\n\n", b"data:\n\n", b"data: \n\n", b'event: ping\ndata: {"type": "ping"}\n\n')
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SPLIT_BYTES: Final = 7
 
 
-def event(data: Json) -> bytes:
-    """One server-sent event; half a surrogate pair goes as an escape, as providers send it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        text = json.dumps(data, separators=(",", ":"))
-    return b"data: " + text.encode() + b"\n\n"
+def render(answer: Answer) -> Rendering:
+    """The events of the answer."""
+    plain = _RENDER[answer.wire](answer)
+    events, closing = plain.events, plain.closing
+    if "keepalive" in answer.quirks:
+        events = [piece for n, one in enumerate(events) for piece in (_NOISE[n % len(_NOISE)], one)]
+        closing = [_NOISE[0], *closing]
+    if "crlf" in answer.quirks:
+        events, closing = _with_crlf(events), _with_crlf(closing)
+    if "bom" in answer.quirks:
+        events = [_BYTE_ORDER_MARK + events[0], *events[1:]]
+    return Rendering(events=events, closing=closing)
 
 
-def output_bytes(spec: ReplySpec) -> int:
-    """How much the model wrote."""
-    texts = [spec.text, spec.reasoning, *(call.name + call.text for call in spec.calls)]
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-
-
-def stream(answer: Answer) -> list[bytes]:
-    """The events of the answer; the last one is the closing mark."""
-    spec = answer.spec
-    deltas: list[dict[str, Json]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": piece} for piece in _pieces(spec.reasoning)]
-    deltas += [{"content": piece} for piece in _pieces(spec.text)]
-    for index, (call, call_id) in enumerate(zip(spec.calls, answer.ids, strict=True)):
-        opening: Json = {
-            "index": index,
-            "id": call_id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": ""},
-        }
-        deltas.append({"tool_calls": [opening]})
-        rest: list[Json] = [{"index": index, "function": {"arguments": piece}} for piece in _pieces(call.text)]
-        deltas += [{"tool_calls": [piece]} for piece in rest]
-    events = [event(_chunk(answer, delta)) for delta in deltas]
-    events.append(event(_chunk(answer, {}, finish=answer.finish)))
-    if answer.usage:
-        events.append(event({**_frame(answer, "chat.completion.chunk"), "choices": [], **answer.usage}))
-    return [*events, b"data: [DONE]\n\n"]
+def chunks(answer: Answer) -> list[bytes]:
+    """The stream as it goes over the network."""
+    events = render(answer).all
+    if "split" not in answer.quirks:
+        return events
+    data = b"".join(events)
+    return [data[start : start + _SPLIT_BYTES] for start in range(0, len(data), _SPLIT_BYTES)]
 
 
 def whole(answer: Answer) -> bytes:
     """The answer to a request without `stream`."""
-    spec = answer.spec
-    message: dict[str, Json] = {"role": "assistant", "content": spec.text or None}
-    if spec.reasoning:
-        message["reasoning_content"] = spec.reasoning
-    if spec.calls:
-        message["tool_calls"] = [
-            {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
-            for call, call_id in zip(spec.calls, answer.ids, strict=True)
-        ]
-    choice = {"index": 0, "message": message, "finish_reason": answer.finish}
-    document = {**_frame(answer, "chat.completion"), "choices": [choice], **answer.usage}
-    return json.dumps(document, ensure_ascii=False).encode()
+    return _WHOLE[answer.wire](answer)
 
 
-def _chunk(answer: Answer, delta: Mapping[str, Json], *, finish: str | None = None) -> dict[str, Json]:
-    choice: dict[str, Json] = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {**_frame(answer, "chat.completion.chunk"), "choices": [choice]}
+def error_event(wire: Wire, error: Json) -> bytes:
+    """An error in a stream that began well."""
+    return _ERROR[wire](error)
 
 
-def _frame(answer: Answer, kind: str) -> dict[str, Any]:
-    return {"id": answer.created, "object": kind, "created": 0, "model": answer.model}
+def first_words(wire: Wire) -> list[bytes]:
+    """How any answer may begin."""
+    usage = Usage(dialect="none", reading=CacheReading(prompt=0), output=0, reasoning=0)
+    begun = Answer(spec=ReplySpec(text="Wait"), ids=(), model="", created="0", usage=usage, wire=wire)
+    return _RENDER[wire](begun).events
 
 
-def _pieces(text: str) -> Sequence[str]:
-    return [text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS)]
+def _with_crlf(events: Iterable[bytes]) -> list[bytes]:
+    return [one.replace(b"\n", b"\r\n") for one in events]

@@ -27,11 +27,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from xnagent.core.text import Json
 
 Role = Literal["planner", "worker"]
+
+QUIRKS: Final[Mapping[str, str]] = {
+    "bom": "a byte order mark before the stream",
+    "crlf": "lines end with CR LF",
+    "split": "every few bytes go as a chunk of their own, so that characters are torn",
+    "keepalive": "comments, empty data frames and pings between the events",
+    "text_type": "the stream is called text/plain",
+    "no_usage": "usage is not sent",
+    "null_usage": "usage is null",
+    "no_done": "the closing mark of the chat wire is not sent",
+    "empty_choices": "the chat wire begins with a chunk without choices",
+    "repeated_ids": "later pieces of a call repeat its id and name, empty or null (chat)",
+    "index_zero": "all calls have index 0 (chat)",
+    "duplicate_ids": "all calls have the same id",
+    "empty_ids": "no call has an id",
+    "truncated_arguments": "one call, its arguments cut off; the same answer comes whole to the next request",
+}
+"""What may be odd about a whole answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +59,32 @@ class Fault:
     status: int = 0
     """Answer with this status, `headers` and `body`."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Names and values; a value `date+30` or `date-60` becomes an HTTP date so many seconds from now."""
     body: Json = ""
     """Text as it is; anything else as JSON."""
     cut_after: int | None = None
     """Send so many bytes of the stream, then close the connection."""
+    cut_share: float | None = None
+    """Send this share (0 to 1) of the bytes that come before the end of the answer is told, then close."""
+    is_polite: bool = False
+    """A cut ends the HTTP message as if it were whole."""
     hang: str = ""
     """`start`: never answer; `stream`: one event, then silence; `keepalive`: one event, then only comments."""
+    hang_seconds: float = 0.0
+    """Close the connection after that; 0: when the server stops."""
     html: bool = False
-    """Answer 200 with a web page."""
+    """Answer 200, or `status`, with a web page."""
     error_event: Json = None
     """Answer 200 with a stream of this one event."""
+    after_events: int = 0
+    """How many events of the answer come before the error event or the silence."""
+    content_type: str = ""
+    """In place of `application/json`; without `status` it goes with 200."""
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether a part of an answer is sent."""
+        return self.cut_after is not None or self.cut_share is not None or self.after_events > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +116,8 @@ class ReplySpec:
     """In place of the counted usage; empty: none is sent."""
     delay_seconds: float = 0.0
     fault: Fault | None = None
+    quirks: tuple[str, ...] = ()
+    """Oddities of an answer that is whole all the same: names in `quirks.QUIRKS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +203,8 @@ def parse_reply(data: Mapping[str, Any]) -> ReplySpec:
     _require_known(data, {f.name for f in fields(ReplySpec)}, what="rule")
     values = dict(data)
     values["calls"] = tuple(_call(call) for call in data.get("calls", ()))
+    values["quirks"] = tuple(data.get("quirks", ()))
+    _require_known(dict.fromkeys(values["quirks"]), QUIRKS, what="rule's quirks")
     if data.get("fault") is not None:
         values["fault"] = _fault(data["fault"])
     return ReplySpec(**values)

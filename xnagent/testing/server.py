@@ -1,34 +1,77 @@
-"""A Chat Completions server on the loopback whose model is a script: for tests, the demo and a shell.
+"""A model server on the loopback whose model is a script: for tests, the demo and a shell.
 
-    python -m xnagent.testing.server SCRIPT.toml --port 8080
+    python -m xnagent.testing.server SCRIPT.toml --port 8080 --wire-dialect anthropic --chaos-seed 1 --chaos-rate 0.3
 
-It checks what it receives (pairs of calls and results, byte-exact prefixes), simulates a prefix cache, and fails on
-requests that the script did not expect and on rules that were never used.
+It speaks Chat Completions, Responses and Messages, streamed or whole. It refuses what the provider would refuse, in
+its words; checks the rules of the house (pairs of calls and results, exact prefixes); simulates the provider's cache;
+fails when it is told or drawn to; and says in the end which requests the script did not expect and which rules were
+never used.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Protocol, Self, TypedDict, Unpack
 
+from xnagent.testing.answer import Answer
 from xnagent.testing.cache import Books, CacheRules
-from xnagent.testing.mind import Brain, Mind
+from xnagent.testing.chaos import Chaos
+from xnagent.testing.choice import Brain
+from xnagent.testing.handler import HTML, HttpServer
+from xnagent.testing.mind import Mind, Setup
+from xnagent.testing.providers import PROVIDERS, Provider, choose_provider
+from xnagent.testing.reading import Wire
 from xnagent.testing.received import Received
-from xnagent.testing.rendered import Answer, event, stream, whole
-from xnagent.testing.script import Fault, ReplySpec, Script, load_script, parse_script
+from xnagent.testing.script import ReplySpec, Script, load_script, parse_script
 
-HTML: Final = b"<!DOCTYPE html><html><body>Sign in</body></html>"
-_EVENTS: Final = "text/event-stream; charset=utf-8"
-_JSON: Final = "application/json"
-_KEEPALIVE_SECONDS: Final = 0.05
+__all__ = ["HTML", "Exchange", "Options", "ScriptedServer", "Timepiece", "main"]
+
+
+class Timepiece(Protocol):
+    """What the server reads the time from; `doubles.FakeClock` is one."""
+
+    def now(self) -> str:
+        """UTC as ISO 8601, for dates in headers."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds, for the cache."""
+        ...
+
+
+class _RealTime:
+    def now(self) -> str:
+        return datetime.now(UTC).isoformat()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Options(TypedDict, total=False):
+    """How a server behaves, beside what it says."""
+
+    brain: Brain | None
+    """Answers in place of the script."""
+    provider: Provider | str | None
+    """One of `providers.PROVIDERS`; None: on the chat wire nobody in particular, on the others their makers."""
+    cache: CacheRules | None
+    """In place of the provider's."""
+    strict: bool
+    """A request that neither extends its predecessor nor is a declared rebase is a problem (the default)."""
+    require_reasoning: bool
+    """Reasoning must come back on the chat wire, whoever the provider is."""
+    chaos: Chaos | None
+    """Troubles drawn from a seed."""
+    clock: Timepiece | None
+    port: int
+    """0 takes a free one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +89,16 @@ class ScriptedServer:
     """Starts on entering, stops on leaving; `check()` says what went wrong."""
 
     def __init__(
-        self,
-        script: Script | Mapping[str, Any] | str | Path | None = None,
-        *,
-        brain: Brain | None = None,
-        cache: CacheRules | None = None,
-        strict: bool = True,
-        require_reasoning: bool = False,
-        port: int = 0,
+        self, script: Script | Mapping[str, Any] | str | Path | None = None, **options: Unpack[Options]
     ) -> None:
-        """`strict`: a request that neither extends its predecessor nor is a declared rebase is a problem."""
-        self._mind = Mind(
-            _as_script(script),
-            brain=brain,
-            rules=cache or CacheRules(),
-            strict=strict,
-            require_reasoning=require_reasoning,
-        )
+        """A script, the data of one, or its file. KeyError: unknown provider."""
+        choose_provider("chat", options.get("provider"), cache=None)
+        self._clock = options.get("clock") or _RealTime()
+        self._mind = Mind(_as_script(script), _setup(options), clock=self._clock.monotonic)
         self._lock = threading.Lock()
         self.exchanges: list[Exchange] = []
         self.stopping = threading.Event()
-        self._http = _Http(("127.0.0.1", port), self)
+        self._http = HttpServer(("127.0.0.1", options.get("port", 0)), self)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -93,7 +125,12 @@ class ScriptedServer:
     @property
     def books(self) -> Books:
         """Totals of the whole answers, each counted once."""
-        return self._mind.books
+        return self._mind.ledger.books
+
+    @property
+    def reported(self) -> Books:
+        """Totals of those whose usage was sent: what a client can know."""
+        return self._mind.ledger.reported
 
     @property
     def bodies(self) -> list[bytes]:
@@ -101,26 +138,44 @@ class ScriptedServer:
         return [exchange.request.body for exchange in self.exchanges]
 
     def count(self, what: str) -> int:
-        """`extensions`, `rebases`, `breaks` or `resends` so far."""
+        """`extensions`, `rebases`, `breaks`, `resends`, `overflows`, and of the chaos `faults` and `quirks`."""
         return self._mind.counts[what]
+
+    def today(self) -> datetime:
+        """The date for headers."""
+        return datetime.fromisoformat(self._clock.now()).astimezone(UTC)
 
     def check(self, *, leftovers: bool = True) -> None:
         """Raise AssertionError with everything that was wrong: problems, and rules that were not used."""
-        found = [*self.problems, *(self._mind.leftovers() if leftovers else ())]
+        found = [*self.problems, *(self._mind.conversations.leftovers() if leftovers else ())]
         if found:
             raise AssertionError("\n".join(["the scripted server saw problems:", *found]))
 
-    def take(self, body: bytes, headers: Mapping[str, str]) -> tuple[Received, ReplySpec, Answer | None]:
+    def take(
+        self, body: bytes, headers: Mapping[str, str], *, wire: Wire = "chat"
+    ) -> tuple[Received, ReplySpec, Answer | None]:
         """Decide on one request."""
-        request = Received(body)
+        request = Received(body, wire)
         with self._lock:
             try:
                 spec, answer = self._mind.answer(request)
             except (AttributeError, LookupError, TypeError, ValueError) as error:
-                spec, answer = self._mind.refuse(f"the request cannot be read: {type(error).__name__}: {error}"), None
+                problem = f"the request cannot be read: {type(error).__name__}: {error}"
+                spec, answer = self._mind.refuse(problem, request), None
             is_whole = answer is not None and spec.fault is None
             self.exchanges.append(Exchange(request=request, headers=headers, spec=spec, is_whole=is_whole))
         return request, spec, answer
+
+
+def _setup(options: Options) -> Setup:
+    return Setup(
+        brain=options.get("brain"),
+        provider=options.get("provider"),
+        cache=options.get("cache"),
+        strict=options.get("strict", True),
+        require_reasoning=options.get("require_reasoning", False),
+        chaos=options.get("chaos"),
+    )
 
 
 def _as_script(script: Script | Mapping[str, Any] | str | Path | None) -> Script:
@@ -129,132 +184,14 @@ def _as_script(script: Script | Mapping[str, Any] | str | Path | None) -> Script
     return parse_script(script) if isinstance(script, Mapping) else load_script(script)
 
 
-_Connection = socket.socket | tuple[bytes, socket.socket]
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-
-    def __init__(self, address: tuple[str, int], owner: ScriptedServer) -> None:
-        super().__init__(address, _Handler)
-        self.owner = owner
-        self._open: set[_Connection] = set()
-
-    def process_request(self, request: _Connection, client_address: object) -> None:
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: _Connection) -> None:
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def close_connections(self) -> None:
-        for connection in list(self._open):
-            self.shutdown_request(connection)
-
-    def handle_error(self, request: _Connection, client_address: object) -> None:
-        """A client that went away is no fault of the server."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Http
-
-    def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        """`/v1/models`."""
-        if self.path.partition("?")[0].endswith("/models"):
-            body = {"object": "list", "data": [{"id": "scripted", "object": "model", "owned_by": "xnagent"}]}
-            self._whole(200, json.dumps(body).encode())
-        else:
-            self._not_found()
-
-    def do_POST(self) -> None:
-        """`/v1/chat/completions`."""
-        length = int(self.headers.get("Content-Length") or 0)
-        body = self.rfile.read(length)
-        if len(body) < length:
-            self.close_connection = True
-            return
-        if not self.path.partition("?")[0].endswith("/chat/completions"):
-            self._not_found()
-            return
-        request, spec, answer = self.server.owner.take(body, dict(self.headers.items()))
-        if spec.delay_seconds:
-            self.server.owner.stopping.wait(spec.delay_seconds)
-        if spec.fault is not None:
-            self._fail(spec.fault, answer)
-        elif answer is not None and request.data.get("stream"):
-            self._begin_stream()
-            self._send(*stream(answer))
-            self.wfile.write(b"0\r\n\r\n")
-        elif answer is not None:
-            self._whole(200, whole(answer))
-
-    def _not_found(self) -> None:
-        self._whole(404, b'{"error":{"message":"no such path","type":"not_found_error"}}')
-
-    def _whole(self, status: int, body: bytes, *, kind: str = _JSON, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _begin_stream(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", _EVENTS)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-
-    def _send(self, *pieces: bytes) -> None:
-        self.wfile.write(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces))
-
-    def _fail(self, fault: Fault, answer: Answer | None) -> None:
-        if fault.hang:
-            self._hang(fault.hang)
-        elif fault.html:
-            self._whole(200, HTML, kind="text/html")
-        elif fault.error_event is not None:
-            self._begin_stream()
-            self._send(event({"error": fault.error_event}))
-            self.wfile.write(b"0\r\n\r\n")
-        elif fault.cut_after is not None and answer is not None:
-            self._cut(b"".join(stream(answer))[: fault.cut_after])
-        else:
-            body = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
-            self._whole(fault.status or 500, body.encode(), headers=fault.headers)
-
-    def _cut(self, part: bytes) -> None:
-        self._begin_stream()
-        if part:
-            self._send(part)
-        self.close_connection = True
-
-    def _hang(self, how: str) -> None:
-        stopping = self.server.owner.stopping
-        self.close_connection = True
-        if how != "start":
-            self._begin_stream()
-            self._send(event({"choices": [{"index": 0, "delta": {"content": "Wait"}, "finish_reason": None}]}))
-        while not stopping.wait(_KEEPALIVE_SECONDS):
-            if how == "keepalive":
-                self._send(b": keepalive\n\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a script until interrupted; the address is the first line of stdout, problems go to stderr."""
-    parser = argparse.ArgumentParser(prog="xnagent.testing.server", description="Serve a scripted model.")
-    parser.add_argument("script", type=Path, help="a TOML or JSON script")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    options = parser.parse_args(arguments)
-    with ScriptedServer(options.script, port=options.port) as server:
+    options = _parser().parse_args(arguments)
+    provider = PROVIDERS[options.wire_dialect] if options.wire_dialect else None
+    if options.window_tokens:
+        provider = replace(provider or PROVIDERS["generic"], window_tokens=options.window_tokens)
+    chaos = None if options.chaos_seed is None else Chaos(seed=options.chaos_seed, rate=options.chaos_rate)
+    with ScriptedServer(options.script, port=options.port, provider=provider, chaos=chaos) as server:
         sys.stdout.write(server.base_url + "\n")
         sys.stdout.flush()
         try:
@@ -262,6 +199,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             sys.stderr.write("".join(problem + "\n" for problem in server.problems))
     return 1 if server.problems else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="xnagent.testing.server", description="Serve a scripted model.")
+    parser.add_argument("script", type=Path, help="a TOML or JSON script")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--wire-dialect", choices=sorted(PROVIDERS), help="which provider it is")
+    parser.add_argument("--window-tokens", type=int, default=0, help="refuse longer prompts")
+    parser.add_argument("--chaos-seed", type=int, help="draw troubles from this seed")
+    parser.add_argument("--chaos-rate", type=float, default=0.2, help="share of the attempts that have one")
+    return parser
 
 
 if __name__ == "__main__":
