@@ -176,7 +176,7 @@ class ModelTable(Section):
     max_output_tokens: Count | None = None
     price: PriceTable | None = None
     send_reasoning: bool | None = None
-    """The endpoint wants reasoning back."""
+    """Whether the endpoint gets the reasoning back that it sent; only an explicit false keeps it from that."""
     source: str | None = None
     """Where the numbers come from."""
     date: str | None = None

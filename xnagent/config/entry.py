@@ -79,7 +79,7 @@ def model_entry(
         window_tokens=chosen.window or table.window_tokens or ASSUMED_WINDOW_TOKENS,
         max_output_tokens=chosen.max_output_tokens or table.max_output_tokens or ASSUMED_OUTPUT_TOKENS,
         price=None if table.price is None else _price(table.price),
-        send_reasoning=bool(table.send_reasoning),
+        send_reasoning=table.send_reasoning is not False,
         source=table.source or "",
         date=table.date or "",
         options={**(table.options or {}), **drawn},
