@@ -192,7 +192,7 @@ def rebase_rows(runs: int) -> Iterator[Row]:
         name=f"rebase of {spine.tokens:,} tokens in {len(spine.items):,} items",
         unit="ms",
         values=milliseconds(timed(rebase, runs=runs, repeats=3)),
-        target=50.0,
+        target=20.0,
     )
 
 
