@@ -16,7 +16,9 @@ PROVIDER = {"chat": "deepseek", "responses": "openai", "messages": "anthropic"}
 
 def story() -> Script:
     """Parallel calls, reasoning, a failed check, a second run, a fact."""
-    look = on(calls=[call("read", path="a.py"), call("grep", pattern="y"), call("glob", pattern="*")], reasoning="Look.")
+    look = on(
+        calls=[call("read", path="a.py"), call("grep", pattern="y"), call("glob", pattern="*")], reasoning="Look."
+    )
     return scripted(
         start(task("a", checks=["grep -q 'x = 2' a.py"]), task("b", checks=["grep -q 'y = 2' b.py"])),
         on("run r1 settled: failed", calls=[call("delegate", task="a", brief="Set it to 2.")], reasoning="Once more."),

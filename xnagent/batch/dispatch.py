@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Literal
@@ -89,6 +89,8 @@ class Batch:
     news: MemoryObjectSendStream[Record]
     """Gets each result line once it is on the disk, and `{"id", "problem"}` for a job that could not be run now; it
     must be unbounded, and is closed at the end."""
+    writing: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held from the line to its news, so that both come in one order."""
 
     async def run(self, at_once: int) -> BatchEnd:
         """Run what has no result yet."""
@@ -123,8 +125,9 @@ class Batch:
             if record is None:
                 return
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.results.append, job.job, record)
-            self.news.send_nowait({"id": job.job, **record})
+                async with self.writing:
+                    await anyio.to_thread.run_sync(self.results.append, job.job, record)
+                    self.news.send_nowait({"id": job.job, **record})
         if busy.error is not None:
             self.news.send_nowait({"id": job.job, "problem": str(busy.error)})
 
