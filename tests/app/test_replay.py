@@ -10,7 +10,7 @@ from xnagent.app.replay import replay_session, request_bytes
 from xnagent.core.spine_events import RequestStarted, SpineRebased
 from xnagent.errors import UsageError
 from xnagent.store.reading import read_events
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.bench import Bench, call, reply, task
 from xnagent.app.running import Stop
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
 

@@ -13,7 +13,7 @@ from xnagent.core.events import FinishRequested, ResultApplied, SessionSettled
 from xnagent.core.ids import SessionId
 from xnagent.core.items import ToolResult
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, ToolStarted
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
 

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.bench import Bench, bash, call, finish, on, scripted, start, submit, task
 from xnagent.core.items import AssistantText, ToolCall, calls_of
 from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestRetried, RequestStarted
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
 

@@ -11,7 +11,7 @@ from tests.e2e.bench import Bench, call, finish, on, submit, task
 from tests.e2e.command import begin, finished, kill, resume_line, run_line, session_of, wait_until
 from xnagent.core.ids import SessionId
 from xnagent.core.spine_events import RequestStarted, SpineRebased
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer
 

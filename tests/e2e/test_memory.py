@@ -13,7 +13,7 @@ from xnagent.core.ids import PLANNER
 from xnagent.core.items import UserText
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, SpineRebased
 from xnagent.core.view import view
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.received import Received
 from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer

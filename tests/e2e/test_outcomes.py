@@ -16,7 +16,7 @@ import pytest
 
 from tests.e2e.bench import Bench, call, finish, on, rewrite, start, submit, task
 from tests.e2e.command import begin, finished, records, resume_line, run_line, session_of, wait_until
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
 

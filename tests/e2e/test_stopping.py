@@ -12,7 +12,7 @@ from xnagent.app.running import Stop
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, SessionInterrupted
 from xnagent.core.items import is_balanced
 from xnagent.core.spine_events import ReplyReceived, RequestStarted
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
 

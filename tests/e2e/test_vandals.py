@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.bench import Bench, bash, call, finish, git, on, scripted, start, submit, task
-from xnagent.testing.mind import RequestView
+from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer
 
