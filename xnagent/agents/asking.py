@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
+from xnagent.agents.drifting import drifted
 from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
@@ -51,7 +52,8 @@ async def _ask_once(desk: Desk, seat: Seat) -> None:
         request, body = await _open(desk, seat)
     began = desk.clock.monotonic()
     reply = await _attempts(desk, seat, request=request, body=body)
-    await desk.log.append(_received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began))
+    received = _received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began)
+    await desk.log.append(received, *drifted(desk, seat, reply=received, sent_at_seconds=began))
 
 
 async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
