@@ -1,17 +1,23 @@
 """Which model answers, and where sessions live."""
 
+import json
 import tomllib
+from datetime import date
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from xnagent.app.crew import make_manifest
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback, model_entry, shipped_catalog
 from xnagent.config.load import Sources, load_settings
 from xnagent.config.places import home_folder, shipped, user_file
 from xnagent.config.sources import from_assignment
+from xnagent.core.items import UserText
 from xnagent.core.pricing import Price
 from xnagent.errors import UsageError
+from xnagent.models.wires import encode
 
 
 def settings(*options: str) -> Settings:
@@ -63,6 +69,42 @@ def test_the_shipped_table_is_whole():
     rows = tomllib.loads(shipped("models.toml").read_text(encoding="utf-8"))["models"]
     assert set(shipped_catalog()) == set(rows)
     assert all(table.base_url and table.window_tokens and table.source for table in shipped_catalog().values())
+
+
+WIRE_OPTIONS = {"chat": {"max_tokens_name", "reasoning_effort"}, "responses": set(), "messages": {"cache_ttl"}}
+
+
+@pytest.mark.parametrize("name", shipped_catalog())
+def test_M121_each_row_makes_an_entry_and_a_manifest_on_its_wire(name: str):
+    entry = model_entry(settings(f"planner.model.name={name}"), "planner")
+    manifest = make_manifest("planner", entry, definitions="[]")
+    assert (manifest.model, manifest.wire) == (name, entry.wire)
+    assert 0 < manifest.max_output_tokens < manifest.window_tokens / 2
+    assert json.loads(encode(manifest, [UserText(text="Go.", origin="user")]))["model"] == name
+    assert entry.source
+    assert date.fromisoformat(entry.date)
+
+
+@pytest.mark.parametrize("name", shipped_catalog())
+def test_M121_the_address_and_the_options_of_each_row_fit_its_wire(name: str):
+    entry = model_entry(settings(f"planner.model.name={name}"), "planner")
+    url = urlsplit(entry.base_url)
+    # The path of the Messages wire begins with the version itself; those of the others follow it.
+    assert (entry.wire == "messages") is (url.hostname == "api.anthropic.com")
+    assert not entry.base_url.endswith("/")
+    assert not (entry.wire == "messages" and url.path)
+    assert set(entry.options) <= WIRE_OPTIONS[entry.wire]
+    assert url.scheme == ("http" if is_loopback(entry.base_url) else "https")
+    assert (entry.api_key_env == "") is is_loopback(entry.base_url)
+
+
+def test_a_server_on_this_machine_has_no_price_and_every_wire_has_a_row():
+    rows = shipped_catalog()
+    local = [name for name, row in rows.items() if name != "scripted" and is_loopback(row.base_url or "")]
+    assert len(local) == 3
+    assert all(rows[name].price is None for name in local)
+    assert {row.wire for row in rows.values()} == {"chat", "responses", "messages"}
+    assert len(rows) >= 25
 
 
 @pytest.mark.parametrize(

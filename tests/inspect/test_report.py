@@ -118,6 +118,15 @@ def test_M33_a_share_counts_only_requests_that_report_it():
     assert "total ?" in text
 
 
+def test_M33_the_cause_of_a_cache_miss_stands_at_its_request():
+    drift = sp.CacheDrifted(agent=PLANNER, request=1, predicted_tokens=9_000, reported_tokens=40, cause="lifetime")
+    assert [row.cache_miss for row in request_rows(reading(drift).events)] == ["lifetime", None, None]
+    assert "lifetime" in part_text(reading(drift), "requests")
+    assert document(reading(drift), ["requests"])["requests"][0]["cache_miss"] == "lifetime"
+    unknown = sp.CacheDrifted(agent=PLANNER, request=99, predicted_tokens=9_000, reported_tokens=40, cause="unknown")
+    assert [row.cache_miss for row in request_rows(reading(unknown).events)] == [None] * 3
+
+
 def test_B048_what_nobody_runs_is_interrupted():
     gone, live, ended = reading(), reading(is_live=True), reading(SETTLED)
     run = gone.state.board.runs[R1]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from xnagent.core.drift import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.errors import UsageError
 from xnagent.models.catalog import WIRES, ModelEntry, create_model
@@ -33,7 +34,10 @@ def test_a_model_without_an_address_is_refused():
 def test_each_row_of_the_table_makes_a_model(name: str):
     row = dict(TABLE[name])
     row["price"] = Price(**row["price"]) if "price" in row else None
-    entry = ModelEntry(name=name, **row)
+    rule = CacheRule(
+        lifetime_seconds=row.pop("cache_lifetime_seconds", None), minimum_tokens=row.pop("cache_minimum_tokens", None)
+    )
+    entry = ModelEntry(name=name, cache=rule, **row)
     assert create_model(entry, "k")
     assert entry.source
     assert entry.date

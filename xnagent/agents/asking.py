@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
+from xnagent.agents.drifting import drifted
 from xnagent.agents.room import check_fit, exhausted, rebase
-from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, with_unique_ids
+from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break
 from xnagent.core.pricing import cost_usd
@@ -51,7 +52,8 @@ async def _ask_once(desk: Desk, seat: Seat) -> None:
         request, body = await _open(desk, seat)
     began = desk.clock.monotonic()
     reply = await _attempts(desk, seat, request=request, body=body)
-    await desk.log.append(_received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began))
+    received = _received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began)
+    await desk.log.append(received, *drifted(desk, seat, reply=received, sent_at_seconds=began))
 
 
 async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
@@ -147,7 +149,7 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
 def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float) -> ReplyReceived:
     spine = spine_of(desk.log.state, seat.agent)
     used = {item.call_id for item in calls_of(spine.items)}
-    items = with_unique_ids(_answered(reply.items), used)
+    items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), used)
     usage = _filled(reply, spine)
     return ReplyReceived(
         agent=seat.agent,

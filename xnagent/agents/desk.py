@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import anyio
 
+from xnagent.core.drift import CacheRule
 from xnagent.core.ids import AgentId
 from xnagent.core.limits import Limits
 from xnagent.core.pricing import Price
@@ -37,6 +38,15 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The last reply that an agent got in this process."""
+
+    manifest: str
+    at_seconds: float
+    """On the monotonic clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """What all agents of a session share."""
 
@@ -51,6 +61,8 @@ class Desk:
     """Held while a tool turns state into events, so that two can't give the same id."""
     sent: dict[AgentId, Sent] = field(default_factory=dict)
     """By agent: what this process sent last."""
+    answered: dict[AgentId, Answered] = field(default_factory=dict)
+    """By agent."""
 
 
 class Place(Protocol):
@@ -75,6 +87,8 @@ class Seat:
     """Estimate of system text and tools."""
     placed: frozenset[str]
     """The tools that act on the tree; the others act on the state."""
+    cache: CacheRule = field(default_factory=CacheRule)
+    """What is known of the model's cache."""
 
     @property
     def room(self) -> Room:

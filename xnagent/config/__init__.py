@@ -175,6 +175,10 @@ class ModelTable(Section):
     window_tokens: Count | None = None
     max_output_tokens: Count | None = None
     price: PriceTable | None = None
+    cache_lifetime_seconds: Seconds | None = None
+    """How long its cache serves an entry for certain after the last use."""
+    cache_minimum_tokens: Count | None = None
+    """A shorter prefix is not cached."""
     send_reasoning: bool | None = None
     """Whether the endpoint gets the reasoning back that it sent; only an explicit false keeps it from that."""
     source: str | None = None

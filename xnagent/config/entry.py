@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from xnagent.config import ModelSettings, ModelTable, PriceTable, Settings
 from xnagent.config.places import shipped
 from xnagent.config.sources import from_file
+from xnagent.core.drift import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
@@ -79,6 +80,7 @@ def model_entry(
         window_tokens=chosen.window or table.window_tokens or ASSUMED_WINDOW_TOKENS,
         max_output_tokens=chosen.max_output_tokens or table.max_output_tokens or ASSUMED_OUTPUT_TOKENS,
         price=None if table.price is None else _price(table.price),
+        cache=CacheRule(lifetime_seconds=table.cache_lifetime_seconds, minimum_tokens=table.cache_minimum_tokens),
         send_reasoning=table.send_reasoning is not False,
         source=table.source or "",
         date=table.date or "",

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from xnagent.core.board import Evidence, SubmitStatus
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
 from xnagent.core.spine_events import (
+    CacheDrifted,
     ManifestRecorded,
     PrefixBroken,
     RebaseRefused,
@@ -341,6 +342,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolFinished
     | PrefixBroken
+    | CacheDrifted
 )
 """One thing that happened."""
 

@@ -165,6 +165,10 @@ def _prefix_broken(state: SessionState, event: ev.PrefixBroken) -> SessionState:
     return replace(state, breaks=(*state.breaks, event))
 
 
+def _cache_drifted(state: SessionState, _event: ev.CacheDrifted) -> SessionState:
+    return state
+
+
 HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]] = {
     ev.ManifestRecorded: _manifest_recorded,
     ev.SpineExtended: _spine_extended,
@@ -177,5 +181,6 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.ToolStarted: _tool_started,
     ev.ToolFinished: _tool_finished,
     ev.PrefixBroken: _prefix_broken,
+    ev.CacheDrifted: _cache_drifted,
 }
 """By event type."""

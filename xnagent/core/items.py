@@ -28,12 +28,14 @@ class UserText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoning:
-    """The model's reasoning, kept verbatim and sent back only to the wire that made it."""
+    """The model's reasoning, kept verbatim and sent back only to the wire and the model that made it (B054)."""
 
     wire: str
     """`chat`, `responses` or `messages`: only this one can read the payload."""
     payload: str
     """Exactly what has to be sent back."""
+    model: str = ""
+    """The model that made it; empty: unknown (a log from before this was kept), then any model gets it."""
     kind: Literal["reasoning"] = "reasoning"
 
 
@@ -69,6 +71,11 @@ class ToolResult:
 
 Item: TypeAlias = UserText | Reasoning | AssistantText | ToolCall | ToolResult
 ReplyItem: TypeAlias = Reasoning | AssistantText | ToolCall
+
+
+def made_by(model: str, items: Iterable[ReplyItem]) -> tuple[ReplyItem, ...]:
+    """The reply with the name of its model on its reasoning."""
+    return tuple(replace(item, model=model) if isinstance(item, Reasoning) else item for item in items)
 
 
 def calls_of(items: Iterable[Item]) -> tuple[ToolCall, ...]:

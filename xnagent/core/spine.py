@@ -39,6 +39,8 @@ class Spine:
     deltas: int = 0
     anchor_tokens: int | None = None
     """What the provider reported for the last request and its reply; None: nothing plausible in this lineage."""
+    held_tokens: int | None = None
+    """Input of the last request as reported: what a cache of any kind holds; None: nothing plausible."""
     tokens_since_anchor: int = 0
     sent_estimate: int = 0
     """Estimate of the request under way or last sent, system and tools included."""
@@ -129,7 +131,9 @@ def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spin
     """Append a whole reply; its calls are open until each has a result."""
     longer = replace(extend(spine, items), open_calls=calls_of(items), pending_request=None, unanswered_rebases=0)
     total = _reported_total(usage, spine.sent_estimate)
-    return longer if total is None else replace(longer, anchor_tokens=total, tokens_since_anchor=0)
+    if total is None:
+        return longer
+    return replace(longer, anchor_tokens=total, held_tokens=usage.input_tokens, tokens_since_anchor=0)
 
 
 def _reported_total(usage: Usage, estimated_input: int) -> int | None:
@@ -170,6 +174,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         base=board,
         cursor=cursor,
         anchor_tokens=None,
+        held_tokens=None,
         tokens_since_anchor=0,
         pending_request=None,
         sent_items=0,

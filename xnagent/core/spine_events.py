@@ -10,6 +10,7 @@ from xnagent.core.items import Item, ReplyItem
 from xnagent.core.tokens import Usage
 
 EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
+DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_changed", "model_changed", "unknown"]
 ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge"]
 
 
@@ -189,3 +190,17 @@ class PrefixBroken:
     detail: str
     lost_tokens: int
     type: Literal["prefix_broken"] = "prefix_broken"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheDrifted:
+    """Much less of a request came from the provider's cache than the request before it must have left there."""
+
+    agent: AgentId
+    request: int
+    predicted_tokens: int
+    """Input of the request before, as reported. Whether its reply is cached too depends on the provider."""
+    reported_tokens: int
+    cause: DriftCause
+    """The likely one. A new process or model may be served by another machine."""
+    type: Literal["cache_drifted"] = "cache_drifted"

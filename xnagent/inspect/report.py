@@ -79,6 +79,7 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("predicted cached", "predicted_cached_tokens", count),
         Column("input", "input_tokens", count),
         Column("cached", "cached_tokens", count),
+        Column("miss", "cache_miss", _text),
         Column("output", "output_tokens", count),
         Column("cost", "cost_usd", money),
         Column("time", "duration_seconds", seconds),

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, role_of
-from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestRetried, RequestStarted, SpineRebased
+from xnagent.core.spine_events import (
+    CacheDrifted,
+    ReplyReceived,
+    RequestFailed,
+    RequestRetried,
+    RequestStarted,
+    SpineRebased,
+)
 from xnagent.core.tokens import Usage
 
 
@@ -35,6 +42,8 @@ class RequestRow:
     fault: str | None = None
     """Why it failed, or why it was last tried again."""
     note: str = ""
+    cache_miss: str | None = None
+    """The likely cause, if much less came from the cache than the request before had left there."""
 
 
 def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
@@ -48,6 +57,8 @@ def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
                 generations[event.agent] = generations.get(event.agent, 0) + 1
             case RequestStarted():
                 rows[event.request] = _started(event, stored.at, generation=generations.get(event.agent, 0))
+            case CacheDrifted() if event.request in rows:
+                rows[event.request] = replace(rows[event.request], cache_miss=event.cause)
             case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
                 rows[event.request] = _updated(rows[event.request], event)
             case _:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from xnagent.core.drift import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
@@ -36,6 +37,8 @@ class ModelEntry:
     """None: unknown; its cost is reported as null."""
     send_reasoning: bool = False
     """The endpoint wants `reasoning_content` back."""
+    cache: CacheRule = field(default_factory=CacheRule)
+    """What is known of its cache."""
     source: str = ""
     """Where the numbers come from."""
     date: str = ""

@@ -40,7 +40,7 @@ class Renderer(Protocol):
         """Everything before the first item. Of the items only the first may decide about a byte of it."""
 
     def group(self, group: Sequence[Item], *, manifest: ManifestRecorded, after: str) -> Piece:
-        """One group of items, with what joins it to what stands before it."""
+        """One group of items, with what joins it to what stands before it; reasoning of other wires is left out."""
 
     def closing(self, after: str) -> bytes:
         """The brackets at the end of the request."""
@@ -131,7 +131,8 @@ def _begin(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[It
 
 def _extend(renderer: Renderer, rendered: _Rendered, *, items: tuple[Item, ...]) -> None:
     for group in _groups(items[len(rendered.items) :]):
-        rendered.add(renderer.group(group, manifest=rendered.manifest, after=rendered.after))
+        readable = _readable(group, model=rendered.manifest.model)
+        rendered.add(renderer.group(readable, manifest=rendered.manifest, after=rendered.after))
     rendered.items = items
 
 
@@ -167,6 +168,18 @@ def _speaker(item: Item) -> str:
             return "tool"
         case Reasoning() | AssistantText() | ToolCall():
             return "assistant"
+
+
+def _readable(group: tuple[Item, ...], *, model: str) -> tuple[Item, ...]:
+    """The group without the payload of reasoning that another model made: a foreign signature is refused (B054).
+
+    What is left of it is reasoning of no wire, which every renderer passes over.
+    """
+    return tuple(Reasoning(wire="", payload="") if _is_foreign(item, model) else item for item in group)
+
+
+def _is_foreign(item: Item, model: str) -> bool:
+    return isinstance(item, Reasoning) and item.model not in {"", model}
 
 
 def with_what_follows(group: Sequence[AnyItem]) -> tuple[AnyItem, ...]:
