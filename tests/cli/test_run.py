@@ -54,6 +54,13 @@ def test_B058_json_mode_has_one_object_whatever_else_is_printed(shell: Shell):
     assert "planner request 1: tool_calls, in " in done.err
 
 
+def test_M53_M54_the_budget_is_a_choice_and_is_shown_at_the_start(shell: Shell):
+    """4,000 tokens of room: at 60 % of it the Planner's history is rebased."""
+    with ScriptedServer(working()) as server:
+        done = shell.run("run", "set a to 2", *model(server.base_url), "--budget", "4000")
+    assert "room for 4,000 tokens, rebase at 60% of it (2,400)" in done.err
+
+
 def test_M120_jsonl_is_the_log_and_then_the_final_record(shell: Shell):
     with ScriptedServer(working()) as server:
         done = shell.run("run", "set a to 2", *model(server.base_url), "--output", "jsonl", "-q")

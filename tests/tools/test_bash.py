@@ -64,7 +64,7 @@ async def test_B037_B030_much_output_is_bounded(scene, command):
     assert re.search(r"\[exit 0 \| \d+\.\d s\]$", done.text)
 
 
-async def test_B030_head_tail_and_the_whole_by_ticket(scene):
+async def test_B030_T23_head_tail_and_the_whole_by_ticket(scene):
     done = await scene.do("bash", command="seq 1 400000")
     assert done.text.startswith("1\n2\n3\n")
     assert "\n400000\n[exit 0" in done.text

@@ -38,7 +38,7 @@ async def test_B030_a_file_of_one_line(scene):
     assert 47_000 < len(more.text) < 49_000
 
 
-async def test_M107_an_artifact_is_read_as_text_not_as_another_ticket(scene):
+async def test_M107_T21_an_artifact_is_read_as_text_not_as_another_ticket(scene):
     ticket = scene.artifacts.put("".join(f"{n} é\n" for n in range(5_000)).encode())
     done = await scene.do("read", path=ticket, limit=2)
     assert done.text.startswith("1\t0 é\n2\t1 é\n[lines 1–2 of 5000")
