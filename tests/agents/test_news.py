@@ -1,11 +1,13 @@
 """What is computed from state and appended at once misses nothing that is on its way into the log."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
 
 from xnagent.agents.prompting import brief_message, inbox_message
+from xnagent.agents.room import append_news
 from xnagent.core.events import (
     Event,
     FactRecorded,
@@ -16,7 +18,10 @@ from xnagent.core.events import (
     TaskAdded,
 )
 from xnagent.core.ids import PLANNER, FactId, RunId, SessionId, TaskId
+from xnagent.core.items import UserText
 from xnagent.core.messages import objective_message, state_message
+from xnagent.core.rebase import RebasePolicy, Room
+from xnagent.core.spine_events import SpineExtended
 from xnagent.core.state import spine_of, work_of
 from xnagent.core.view import view
 from xnagent.store.sqlite import SessionStore
@@ -87,7 +92,7 @@ async def test_a_letter_that_comes_while_the_inbox_is_emptied_is_not_lost(tmp_pa
         await store.append(RunMessageSent(run=run, text="second"))
 
     async def read() -> None:
-        message = inbox_message(store.ahead, run)
+        message = inbox_message(store.ahead, run=run)
         assert message is not None
         await store.append(message)
 
@@ -101,4 +106,26 @@ async def test_a_letter_that_comes_while_the_inbox_is_emptied_is_not_lost(tmp_pa
 async def test_ahead_is_the_state_once_everything_is_committed(tmp_path: Path):
     store = await begun(tmp_path)
     assert store.ahead is store.state
+    await store.aclose()
+
+
+async def test_I2_news_after_a_refused_rebase_are_made_anew(tmp_path: Path):
+    """Somebody appends while the rebase is refused: what is told and what is remembered stay the same."""
+    store = await begun(tmp_path)
+    nudge = SpineExtended(agent=PLANNER, kind="message", items=(UserText(text="x", origin="harness"),))
+    await store.append(nudge, FactRecorded(fact=FactId("f1"), text="w " * 900, source="r1"))
+    room = Room(window_tokens=1_400, max_output_tokens=500, head_tokens=100)
+    seat = SimpleNamespace(agent=PLANNER, policy=RebasePolicy(), room=room, head_tokens=100, price=None)
+
+    async def tell() -> None:
+        await append_news(SimpleNamespace(log=store), seat, make=state_message)
+
+    async def add() -> None:
+        await store.append(fact(2))
+
+    await side_by_side(tell, add)
+    assert len(store.state.refused_rebases) == 1
+    texts = "".join(getattr(item, "text", "") for item in spine_of(store.state, PLANNER).items)
+    base = spine_of(store.state, PLANNER).base
+    assert all((f'"/facts/{name}"' in texts) is (FactId(name) in base.facts) for name in ("f1", "f2"))
     await store.aclose()

@@ -11,7 +11,7 @@ from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break
-from xnagent.core.pricing import cost_usd
+from xnagent.core.pricing import ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
@@ -79,6 +79,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         predicted_cached_tokens=spine.anchor_tokens,
         sha256=body.sha256,
         size_bytes=len(body.content),
+        ceiling_usd=ceiling_usd(size, seat.manifest.max_output_tokens, price=seat.price),
     )
     await desk.log.append(started, durable=False)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments)

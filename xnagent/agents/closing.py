@@ -51,7 +51,7 @@ class Closing:
     async def _apply(self, base: str, outcome: Outcome) -> ResultApplied:
         wanted = self.may_apply and outcome == "completed"
         try:
-            applied = await self.workspaces.apply(base=base, head=self._head(), wanted=wanted)
+            applied = await self.workspaces.apply(base=self._landing(base), head=self._head(), wanted=wanted)
         except WorkspaceError as error:
             applied = Applied(is_applied=False, branch=None, changed_files=(), patch=b"", detail=str(error))
         return ResultApplied(
@@ -61,6 +61,14 @@ class Closing:
             changed_files=applied.changed_files,
             patch=self.log.put(applied.patch) if applied.patch else None,
         )
+
+    def _landing(self, base: str) -> str:
+        """What the user's files are held against: what an earlier end of the session brought them, else the base.
+
+        An end that is only repeated (after a crash) starts from the base again: what is there already is no change.
+        """
+        landed = self.log.state.landed
+        return base if landed is None or landed == self._head() else landed
 
     def _settled(self, state: SessionState, outcome: Outcome) -> SessionSettled:
         """From the state that the outcome was told from: a signal or deadline in between comes too late."""

@@ -45,8 +45,6 @@ class PlannerAgent:
         if not spine_of(log.state, PLANNER).items:
             await log.append(objective_message(log.ahead))
         await make_room(self.desk, self.seat)
-        news = state_message(log.ahead)
-        while news is not None and not await append_news(self.desk, self.seat, news=news):
-            news = state_message(log.ahead)
+        await append_news(self.desk, self.seat, make=state_message)
         if log.ahead.planner == "unfinished":
             await log.append(nudge_message(log.ahead))

@@ -60,7 +60,7 @@ def missed_message(state: SessionState) -> SpineExtended | None:
     return SpineExtended(agent=PLANNER, kind="message", items=(UserText(text=f"{MISSED}\n{lines}", origin="harness"),))
 
 
-def inbox_message(state: SessionState, run: RunId) -> SpineExtended | None:
+def inbox_message(state: SessionState, *, run: RunId) -> SpineExtended | None:
     """The Planner's messages that the Worker has not seen; None if there are none."""
     letters = work_of(state, agent_of(run)).inbox
     if not letters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat
 from xnagent.agents.prompting import missed_message
 from xnagent.core.checkpoint import checkpoint
@@ -11,7 +13,7 @@ from xnagent.core.pricing import break_even_steps, write_usd
 from xnagent.core.rebase import MAX_UNANSWERED_REBASES, RebaseCause, RebasePlan, is_due, is_over, plan_rebase, room_for
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import RebaseRefused, SpineExtended, SpineRebased
-from xnagent.core.state import spine_of
+from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import estimate_items
 
 
@@ -23,16 +25,22 @@ async def make_room(desk: Desk, seat: Seat) -> None:
         await rebase(desk, seat, cause=cause)
 
 
-async def append_news(desk: Desk, seat: Seat, *, news: SpineExtended) -> bool:
-    """Append a message if the request then still fits; else rebase and return False, for the news to be made anew."""
+async def append_news(desk: Desk, seat: Seat, *, make: Callable[[SessionState], SpineExtended | None]) -> None:
+    """Append what `make` finds to tell, if there is anything; before that rebase, if it would not fit.
+
+    Others append while a rebase is made or refused, so the message is made anew from the state that it is folded onto.
+    """
+    news = make(desk.log.ahead)
+    if news is None:
+        return
     spine = spine_of(desk.log.state, seat.agent)
     limit = seat.policy.hard_share * seat.room.usable_tokens
     fits = estimate(spine, seat.head_tokens) + estimate_items(news.items) <= limit
-    can_rebase = len(spine.items) > spine.head + 1 and spine.unanswered_rebases == 0
-    if not fits and can_rebase and await rebase(desk, seat, cause="hard"):
-        return False
-    await desk.log.append(news)
-    return True
+    if not fits and len(spine.items) > spine.head + 1 and spine.unanswered_rebases == 0:
+        await rebase(desk, seat, cause="hard")
+        news = make(desk.log.ahead)
+    if news is not None:
+        await desk.log.append(news)
 
 
 async def check_fit(desk: Desk, seat: Seat) -> None:

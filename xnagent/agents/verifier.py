@@ -32,8 +32,7 @@ class Verifier:
         A check has no effect that counts, so one that a crash cut short is ended, if it still runs, and run again.
         """
         found: list[Evidence] = []
-        for number, command in enumerate(dict.fromkeys(checks), start=1):
-            spool = f"check-{number}"
+        for command, spool in zip(dict.fromkeys(checks), check_spools(checks), strict=True):
             await self.shell.recover(workspace, spool)
             wanted = Command(command=command, timeout_seconds=self.timeout_seconds, spool=spool)
             finished = await self.shell.run(workspace, wanted)
@@ -57,6 +56,11 @@ class Verifier:
             output=self.log.put(output),
             tail=tail,
         )
+
+
+def check_spools(checks: Sequence[str]) -> tuple[str, ...]:
+    """The names of the checks' spools in a workspace: the same in every process."""
+    return tuple(f"check-{number}" for number, _ in enumerate(dict.fromkeys(checks), start=1))
 
 
 def failed_checks(evidence: Sequence[Evidence]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import anyio
@@ -12,12 +13,13 @@ from xnagent.agents.judging import Judge
 from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
 from xnagent.agents.room import append_news, make_room
 from xnagent.agents.step import close_calls, do_calls, step
+from xnagent.agents.verifier import check_spools
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
 from xnagent.core.spine import Spine
 from xnagent.core.state import spine_of, work_of
-from xnagent.errors import ModelError, WorkspaceError
+from xnagent.errors import ModelError, UsageError, WorkspaceError
 from xnagent.ports import Workspace, Workspaces
 
 
@@ -41,7 +43,7 @@ class WorkerAgent:
         """From queued, working, submitted or interrupted to settled; cancelled: the run is interrupted or cancelled."""
         try:
             await self._drive(run)
-        except (RunFailedError, ModelError, WorkspaceError) as error:
+        except (RunFailedError, ModelError, WorkspaceError, UsageError) as error:
             await self._close(run, code="STOPPED")
             await self._settle(run, f"{_kind(error)}{error}")
         except HaltError as error:
@@ -97,9 +99,7 @@ class WorkerAgent:
         if await self._hand_in_text(run, seat):
             return
         await make_room(self.desk, seat)
-        letters = inbox_message(log.ahead, run)
-        while letters is not None and not await append_news(self.desk, seat, news=letters):
-            letters = inbox_message(log.ahead, run)
+        await append_news(self.desk, seat, make=partial(inbox_message, run=run))
         if steps == self.desk.limits.run_steps - 1 and steps:
             await log.append(harness_message(run, LAST_STEP))
 
@@ -140,9 +140,21 @@ class WorkerAgent:
         await self.desk.log.append(RunInterrupted(run=run, reason="the session was stopped"))
 
     async def settle_queued(self, run: RunId) -> None:
-        """A run that was cancelled before it began."""
+        """A run that nobody drives: cancelled before it began, or before a crash, which may have left its commands."""
+        if self.desk.log.state.board.runs[run].base is not None:
+            await end_commands(self, run)
+            await self._close(run, code="CANCELLED")
         reason = work_of(self.desk.log.state, agent_of(run)).cancel_reason or "the Planner finished before it began"
         await self.desk.log.append(RunSettled(run=run, status="cancelled", reason=reason))
+
+
+async def end_commands(agent: WorkerAgent, run: RunId) -> None:
+    """Stop what a killed process left running for the run: its commands and checks."""
+    state = agent.desk.log.state
+    tree = await agent.workspaces.open_run(run, state.board.runs[run].base or "")
+    spools = [tool.spool for (owner, _), tool in state.started_tools.items() if owner == agent_of(run)]
+    for spool in [*filter(None, spools), *check_spools(state.board.runs[run].checks)]:
+        await agent.judge.verifier.shell.recover(tree, spool)
 
 
 def unanswered_text(spine: Spine) -> str | None:

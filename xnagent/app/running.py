@@ -312,7 +312,7 @@ async def _tidy(state: SessionState, workspaces: Workspaces) -> None:
     """Remove the trees of runs that came to an end; what they changed is in the log."""
     settled = [run.run for run in state.board.runs.values() if run.status in {"completed", "failed", "cancelled"}]
     with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-        for name in [*settled, "planner", "final"]:
+        for name in [*settled, *(f"merge-{run}" for run in settled), "planner", "final"]:
             try:
                 await workspaces.discard(name)
             except WorkspaceError:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xnagent.core.events import Outcome
-from xnagent.core.ids import RunId, agent_of
-from xnagent.core.state import SessionState, active_runs, waits_for, work_of
+from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.core.state import SessionState, active_runs, spine_of, waits_for, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ def _halt(state: SessionState, in_flight: AbstractSet[Action]) -> tuple[Action, 
     stops = sorted((Stop(target) for target in targets if Stop(target) not in in_flight), key=repr)
     if stops or in_flight:
         return tuple(stops)
+    if state.finish is not None and spine_of(state, PLANNER).is_open:
+        return (StepPlanner(),)
     if abandoned := _abandoned(state):
         return abandoned
     return (CheckWhole(),) if needs_check(state) else (Conclude(),)

@@ -273,7 +273,8 @@ def _finish_requested(state: SessionState, event: ev.FinishRequested) -> Session
 
 
 def _limit_reached(state: SessionState, event: ev.LimitReached) -> SessionState:
-    return replace(state, limit=state.limit or event)
+    is_first = state.limit is None or event.limit == "deadline"
+    return replace(state, limit=event if is_first else state.limit)
 
 
 def _session_interrupted(state: SessionState, event: ev.SessionInterrupted) -> SessionState:
@@ -281,7 +282,8 @@ def _session_interrupted(state: SessionState, event: ev.SessionInterrupted) -> S
 
 
 def _result_applied(state: SessionState, event: ev.ResultApplied) -> SessionState:
-    return replace(state, applied=event)
+    head = state.board.session.get("integration_head")
+    return replace(state, applied=event, landed=head if event.is_applied else state.landed)
 
 
 def _session_settled(state: SessionState, event: ev.SessionSettled) -> SessionState:

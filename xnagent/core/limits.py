@@ -61,8 +61,17 @@ def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> Li
     if limits.tokens is not None and spent_tokens(state) + size > limits.tokens:
         detail = f"token limit: {spent_tokens(state):,} of {limits.tokens:,} used, the next request may use {size:,}"
         return LimitReached(limit="tokens", detail=detail)
-    ceiling = ceiling_usd(size - outputs, outputs, price=wanted.price)
-    return _refuse_money(state, limits, ceiling=ceiling)
+    own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price)
+    ceilings = [own, *(_ceiling_of(state, spine, price=wanted.price) for spine in under_way)]
+    known = [ceiling for ceiling in ceilings if ceiling is not None]
+    return _refuse_money(state, limits, ceiling=sum(known) if len(known) == len(ceilings) else None)
+
+
+def _ceiling_of(state: SessionState, spine: Spine, *, price: Price | None) -> float | None:
+    """What a request under way may cost at its own model's price; where the log does not say, at `price`."""
+    if spine.sent_ceiling_usd is not None:
+        return spine.sent_ceiling_usd
+    return ceiling_usd(spine.sent_estimate, _output_of(state, spine), price=price)
 
 
 def _output_of(state: SessionState, spine: Spine) -> int:

@@ -49,6 +49,8 @@ class Spine:
     sent_sha256: str = ""
     """Of its body."""
     sent_manifest: str = ""
+    sent_ceiling_usd: float | None = None
+    """The most that the request under way can cost."""
     pending_request: int | None = None
     """Number of a request that was started and has no reply yet: it is sent again as it is."""
     requests: int = 0
@@ -122,6 +124,7 @@ def start_request(spine: Spine, started: RequestStarted) -> Spine:
         sent_items=started.items,
         sent_sha256=started.sha256,
         sent_manifest=started.manifest,
+        sent_ceiling_usd=started.ceiling_usd,
         requests=spine.requests + (not is_repeat),
         reread_tokens=spine.reread_tokens + (0 if is_repeat else spine.droppable_tokens),
     )

@@ -95,6 +95,8 @@ class RequestStarted:
     sha256: str
     """Of the body."""
     size_bytes: int
+    ceiling_usd: float | None = None
+    """The most that it can cost; None: no price is known."""
     type: Literal["request_started"] = "request_started"
 
 

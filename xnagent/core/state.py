@@ -101,6 +101,8 @@ class SessionState:
     """The request of the Planner that failed for good."""
     interrupted: SessionInterrupted | None = None
     applied: ResultApplied | None = None
+    landed: str | None = None
+    """The commit whose content was last brought to the user's checkout; what comes later is held against it."""
     settled: SessionSettled | None = None
     spent_seconds: float = 0.0
     """Time that earlier processes spent on it, as far as they came to an end."""

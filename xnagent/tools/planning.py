@@ -252,6 +252,8 @@ def _message_run(call: Call) -> Outcome:
     run = _active(call)
     if isinstance(run, Outcome):
         return run
+    if run.claim is not None:
+        return refuse("CLOSED", f"run {run.run} has handed in and takes no more steps. Wait for what its checks say.")
     event = RunMessageSent(run=run.run, text=str(call.arguments["text"]))
     return replace(answer(f"to {run.run}", run=run.run, delivered="before its next step"), events=(event,))
 
