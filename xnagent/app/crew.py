@@ -17,7 +17,6 @@ from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import work_of
 from xnagent.core.text import Json, canonical
-from xnagent.core.tokens import estimate_head
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
@@ -79,7 +78,7 @@ class Crew:
             agent=PLANNER,
             model=self._model(entry),
             manifest=manifest,
-            head_tokens=head_tokens(manifest),
+            head_tokens=manifest.head_tokens,
             price=entry.price,
             cache=entry.cache,
             policy=self.settings.spine.to_policy(),
@@ -100,7 +99,7 @@ class Crew:
             agent=agent_of(run),
             model=self._model(entry),
             manifest=manifest,
-            head_tokens=head_tokens(manifest),
+            head_tokens=manifest.head_tokens,
             price=entry.price,
             cache=entry.cache,
             policy=worker_policy(self.settings),
@@ -172,11 +171,6 @@ def worker_policy(settings: Settings) -> RebasePolicy:
     if settings.worker.context.strategy == "none":
         return replace(policy, policy="threshold", soft_share=1.0, hard_share=1.0, min_gain_share=1.0)
     return policy
-
-
-def head_tokens(manifest: ManifestRecorded) -> int:
-    """Estimate of what stands before the history."""
-    return estimate_head(manifest.system, manifest.tools, tool_count=manifest.tools.count('"parameters":'))
 
 
 def _same_model(known: ManifestRecorded, made: ManifestRecorded) -> bool:

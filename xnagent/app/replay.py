@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from xnagent.agents.prompting import brief_message
-from xnagent.app.crew import head_tokens, worker_policy
+from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.core.checkpoint import checkpoint
@@ -240,7 +240,7 @@ def _room(state: SessionState, agent: AgentId) -> Room:
     run = state.board.runs.get(RunId(agent))
     named = f"worker:{run.model}" if run is not None and run.model else role
     manifest: ManifestRecorded = state.manifests[state.role_manifest[named]]
-    head = head_tokens(manifest)
+    head = manifest.head_tokens
     return Room(window_tokens=manifest.window_tokens, max_output_tokens=manifest.max_output_tokens, head_tokens=head)
 
 

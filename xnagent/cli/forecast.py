@@ -13,7 +13,7 @@ from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, active_runs, spine_of
 from xnagent.core.text import Json
-from xnagent.core.tokens import Usage, estimate_head
+from xnagent.core.tokens import Usage
 from xnagent.inspect.plain import count, money, table
 from xnagent.models.catalog import ModelEntry
 
@@ -49,7 +49,7 @@ def _forecast(state: SessionState, agent: AgentId, *, entry: ModelEntry) -> Fore
     manifest = state.manifests.get(state.role_manifest.get(_role(agent), ""))
     head = 0
     if manifest is not None:
-        head = estimate_head(manifest.system, manifest.tools, tool_count=manifest.tools.count('"parameters":'))
+        head = manifest.head_tokens
     total = estimate(spine, head)
     cached = min(total, _sent(spine, manifest, model=entry.name))
     return Forecast(

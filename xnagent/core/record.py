@@ -13,7 +13,7 @@ from xnagent.core.limits import spent_usd
 from xnagent.core.spine import estimate
 from xnagent.core.state import RoleTotals, SessionState, spine_of, steps_of
 from xnagent.core.text import Json
-from xnagent.core.tokens import Usage, add_usage, estimate_head
+from xnagent.core.tokens import Usage, add_usage
 
 SIGNAL_EXIT_CODE: Final = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -93,9 +93,7 @@ def _spine(state: SessionState) -> dict[str, Json]:
 
 def _head_tokens(state: SessionState) -> int:
     manifest = state.manifests.get(state.role_manifest.get("planner", ""))
-    if manifest is None:
-        return 0
-    return estimate_head(manifest.system, manifest.tools, tool_count=manifest.tools.count('"parameters":'))
+    return 0 if manifest is None else manifest.head_tokens
 
 
 def _usage(state: SessionState) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from xnagent.core.ids import AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem
-from xnagent.core.tokens import Usage
+from xnagent.core.tokens import Usage, estimate_head
 
 EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
 DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_changed", "model_changed", "unknown"]
@@ -33,6 +33,11 @@ class ManifestRecorded:
     send_reasoning: bool = False
     """The endpoint wants the reasoning of earlier replies back."""
     type: Literal["manifest_recorded"] = "manifest_recorded"
+
+    @property
+    def head_tokens(self) -> int:
+        """Estimate of what stands before the history."""
+        return estimate_head(self.system, self.tools, tool_count=self.tools.count('"parameters":'))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
