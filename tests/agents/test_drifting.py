@@ -7,7 +7,7 @@ import pytest
 
 from xnagent.agents.asking import ask
 from xnagent.agents.desk import Desk, Seat
-from xnagent.core.drift import CacheRule
+from xnagent.core.caching import CacheRule
 from xnagent.core.events import SessionStarted
 from xnagent.core.ids import PLANNER, SessionId
 from xnagent.core.items import AssistantText, Reasoning, UserText

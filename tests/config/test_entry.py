@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,7 +27,7 @@ def settings(*options: str) -> Settings:
 
 def test_the_worker_falls_back_to_the_planner_then_to_the_table():
     both = settings("planner.model.name=deepseek-flash")
-    assert model_entry(both, "worker") == model_entry(both, "planner")
+    assert model_entry(both, "worker") == replace(model_entry(both, "planner"), lifetime="5m")
     mixed = settings("planner.model.name=deepseek-flash", "worker.model.name=gpt-5-mini", "planner.model.window=9000")
     planner, worker = model_entry(mixed, "planner"), model_entry(mixed, "worker")
     assert (planner.api_key_env, worker.api_key_env) == ("DEEPSEEK_API_KEY", "OPENAI_API_KEY")
@@ -71,7 +72,11 @@ def test_the_shipped_table_is_whole():
     assert all(table.base_url and table.window_tokens and table.source for table in shipped_catalog().values())
 
 
-WIRE_OPTIONS = {"chat": {"max_tokens_name", "reasoning_effort"}, "responses": set(), "messages": {"cache_ttl"}}
+WIRE_OPTIONS = {
+    "chat": {"max_tokens_name", "reasoning_effort", "cache_breakpoint"},
+    "responses": {"cache_breakpoint"},
+    "messages": set(),
+}
 
 
 @pytest.mark.parametrize("name", shipped_catalog())

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.sessions import Story
-from xnagent.core.drift import CacheRule, Served, find_drift
+from xnagent.core.caching import CacheRule
+from xnagent.core.drift import Served, find_drift
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER
 from xnagent.core.items import AssistantText

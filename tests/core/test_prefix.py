@@ -1,10 +1,13 @@
 """Where a request stops being an extension of the one before."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xnagent.core.prefix import Break, find_break
+from xnagent.core.prefix import Break, find_break, in_head
+from xnagent.core.spine_events import ManifestRecorded
 
 BEFORE = [b'{"system":"S","tools":["a","b"]', b"user 1", b"assistant 1", b"user 2"]
 
@@ -57,3 +60,52 @@ def test_M27_no_break_means_a_byte_prefix(before, after):
     else:
         assert isinstance(found, Break)
         assert before[: found.index] == after[: found.index]
+
+
+def tool(name: str, description: str = "") -> dict[str, str]:
+    return {"name": name, "description": description, "parameters": "{}"}
+
+
+def head(system: str = "Be good.", tools: tuple[dict[str, str], ...] = (tool("bash"), tool("read")), model: str = "m"):
+    return ManifestRecorded(
+        manifest="m1",
+        role="planner",
+        wire="chat",
+        model=model,
+        system=system,
+        tools=json.dumps(tools),
+        max_output_tokens=1,
+        window_tokens=9,
+    )
+
+
+OTHER_TOOLS = (tool("read"), tool("bash"))
+BROKEN = Break(segment="head", index=0, lost_bytes=1_000, detail="first differing byte 3: b'a' became b'b'")
+
+
+@pytest.mark.parametrize(
+    ("after", "order", "segment", "kept", "detail"),
+    [
+        (head(system="Be bad."), "tools-system", "system", len(head().tools), BROKEN.detail),
+        (head(system="Be bad."), "system-tools", "system", 0, BROKEN.detail),
+        (head(system="Be bad."), None, "system", 0, BROKEN.detail),
+        (head(tools=OTHER_TOOLS), "tools-system", "tools", 0, "tool 1: `bash` became `read`"),
+        (head(tools=OTHER_TOOLS), "system-tools", "tools", len("Be good."), "tool 1: `bash` became `read`"),
+        (head(tools=(tool("bash"),)), None, "tools", 0, "tool 2: `read` became nothing"),
+        (
+            head(tools=(tool("bash"), tool("read", "Now."))),
+            None,
+            "tools",
+            0,
+            "tool 2: the definition of `read` changed",
+        ),
+        (head("No.", OTHER_TOOLS), "tools-system", "tools", 0, "tool 1: `bash` became `read`"),
+        (head("No.", OTHER_TOOLS), "system-tools", "system", 0, BROKEN.detail),
+        (head(model="other"), "tools-system", "head", 0, BROKEN.detail),
+    ],
+)
+def test_M27_a_broken_head_is_named_by_its_first_part_that_differs_as_the_model_reads_it(
+    after, order, segment, kept, detail
+):
+    found = in_head(BROKEN, (head(), after), order=order)
+    assert (found.segment, found.index, found.lost_bytes, found.detail) == (segment, 0, 1_000 - kept, detail)

@@ -1,8 +1,20 @@
 """Usage to money, exactly."""
 
+from dataclasses import replace
+
 import pytest
 
-from xnagent.core.pricing import Price, break_even_steps, ceiling_usd, cost_usd, reread_usd, write_usd
+from xnagent.core.pricing import (
+    OffPeak,
+    Price,
+    Tier,
+    break_even_steps,
+    ceiling_usd,
+    cost_usd,
+    price_for,
+    reread_usd,
+    write_usd,
+)
 from xnagent.core.tokens import Usage
 
 OPENAI = Price(input_usd=0.50, cached_usd=0.05, output_usd=3.00)
@@ -64,3 +76,91 @@ def test_M51_never_or_unknown_is_none(dropped: int, price: Price | None):
 
 def test_M51_where_writing_is_no_dearer_it_pays_at_once():
     assert break_even_steps(dropped=1, written=9, price=Price(input_usd=1, cached_usd=2, output_usd=1)) == 0.0
+
+
+BY_LIFETIME = Price(input_usd=4, cached_usd=0.4, cache_write_usd=5, cache_write_long_usd=8, output_usd=20)
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "dollars"),
+    [
+        (None, None, 100 * 5),
+        (60, 40, 60 * 5 + 40 * 8),
+        (0, 100, 100 * 8),
+        (None, 40, 60 * 5 + 40 * 8),
+        (0, 900, 100 * 8),
+    ],
+    ids=["not split", "both", "all long", "one side", "more than was written"],
+)
+def test_M61_written_tokens_cost_by_lifetime(short: int | None, long: int | None, dollars: int):
+    usage = Usage(
+        input_tokens=100,
+        cache_write_tokens=100,
+        cache_write_short_tokens=short,
+        cache_write_long_tokens=long,
+        output_tokens=0,
+    )
+    assert cost_usd(usage, BY_LIFETIME) == pytest.approx(dollars / 1e6)
+    assert cost_usd(usage, ANTHROPIC) == pytest.approx(375 / 1e6)
+
+
+def test_T27_the_ceiling_counts_the_longer_lifetime_only_where_it_is_asked_for():
+    assert ceiling_usd(1_000, 0, price=BY_LIFETIME) == pytest.approx(0.005)
+    assert ceiling_usd(1_000, 0, price=BY_LIFETIME, is_long=True) == pytest.approx(0.008)
+    assert ceiling_usd(1_000, 0, price=ANTHROPIC, is_long=True) == pytest.approx(0.00375)
+
+
+DEAR = Price(input_usd=2, cached_usd=0.2, output_usd=4)
+DEARER = Price(input_usd=3, cached_usd=0.3, output_usd=6)
+TIERED = Price(
+    input_usd=1,
+    cached_usd=0.1,
+    output_usd=3,
+    tiers=(Tier(above_tokens=500_000, price=DEARER), Tier(above_tokens=272_000, price=DEAR)),
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "input_usd"), [(0, 1), (272_000, 1), (272_001, 2), (500_000, 2), (500_001, 3), (10**7, 3)]
+)
+def test_C10_the_highest_tier_that_is_reached_holds_for_all_tokens(size: int, input_usd: float):
+    assert price_for(TIERED, size).input_usd == input_usd
+    assert price_for(OPENAI, size) == OPENAI
+    assert ceiling_usd(size, 0, price=TIERED) == pytest.approx(size * input_usd / 1e6)
+    assert cost_usd(Usage(input_tokens=size, output_tokens=0), TIERED) == pytest.approx(size * input_usd / 1e6)
+
+
+def test_C10_output_and_cached_tokens_have_the_tier_of_the_input():
+    usage = Usage(input_tokens=300_000, cached_tokens=200_000, output_tokens=1_000)
+    assert cost_usd(usage, TIERED) == pytest.approx((100_000 * 2 + 200_000 * 0.2 + 1_000 * 4) / 1e6)
+
+
+WEEKDAYS = OffPeak(share=0.5, peaks=((60, 240), (360, 600)), has_weekends=False)
+
+
+@pytest.mark.parametrize(
+    ("at", "share"),
+    [
+        (None, 1.0),
+        ("2026-11-30T00:59:59.999Z", 0.5),
+        ("2026-11-30T01:00:00.000Z", 1.0),
+        ("2026-11-30T03:59:59.000Z", 1.0),
+        ("2026-11-30T04:00:00.000Z", 0.5),
+        ("2026-11-30T11:30:00+05:00", 1.0),
+        ("2026-11-28T02:00:00.000Z", 0.5),
+        ("2026-11-29T07:00:00.000Z", 0.5),
+    ],
+    ids=["unknown", "before", "from", "in", "until", "other zone", "Saturday", "Sunday"],
+)
+def test_C11_off_peak_prices_hold_outside_the_hours_of_weekdays(at: str | None, share: float):
+    price = replace(TIERED, off_peak=WEEKDAYS)
+    usage = Usage(input_tokens=1_000_000, output_tokens=0)
+    assert cost_usd(usage, price, at=at) == pytest.approx(3 * share)
+    assert cost_usd(usage, TIERED, at=at) == pytest.approx(3)
+    assert ceiling_usd(1_000_000, 0, price=price) == pytest.approx(3)
+
+
+def test_C11_weekends_may_have_peaks_too():
+    price = replace(OPENAI, off_peak=replace(WEEKDAYS, has_weekends=True))
+    usage = Usage(input_tokens=1_000_000, output_tokens=0)
+    assert cost_usd(usage, price, at="2026-11-28T02:00:00Z") == pytest.approx(0.5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xnagent.core.drift import CacheRule
+from xnagent.core.caching import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.errors import UsageError
 from xnagent.models.catalog import WIRES, ModelEntry, create_model

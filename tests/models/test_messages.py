@@ -186,7 +186,14 @@ def test_C9_writes_by_lifetime_are_added_and_thinking_is_part_of_the_output():
         {"input_tokens": 1, "cache_creation": split, "cache_creation_input_tokens": 7},
     ):
         read = decode(message_events(TEXT, stop="end_turn", usage=usage, last=last)).usage
-        assert read == Usage(input_tokens=8, cache_write_tokens=7, output_tokens=50, reasoning_tokens=30)
+        assert read == Usage(
+            input_tokens=8,
+            cache_write_tokens=7,
+            cache_write_short_tokens=3,
+            cache_write_long_tokens=4,
+            output_tokens=50,
+            reasoning_tokens=30,
+        )
 
 
 def test_B070_thinking_is_never_counted_twice():

@@ -14,7 +14,7 @@ from xnagent.core.spine import Spine
 from xnagent.core.text import canonical
 from xnagent.errors import UsageError
 from xnagent.models.messages import encode
-from xnagent.models.placement import LOOK_BACK_BLOCKS, MOST_BREAKPOINTS, Block, place, with_marks
+from xnagent.models.placement import LOOK_BACK_BLOCKS, MOST_BREAKPOINTS, Block, Markers, place, with_marks
 
 CHOSEN = manifest("messages")
 
@@ -164,5 +164,7 @@ def test_places_are_few_ascending_and_markable(blocks: Sequence[Block]):
 
 
 def test_marks_are_put_in_at_their_places():
-    assert with_marks(b"abcd", (0, 2, 4), marker=b"-") == b"-ab-cd-"
-    assert with_marks(b"abcd", (), marker=b"-") == b"abcd"
+    markers = Markers(short=b"-", long=b"=")
+    assert with_marks(b"abcd", (0, 2, 4), markers=markers) == b"-ab-cd-"
+    assert with_marks(b"abcd", (0, 2, 4), markers=markers, long_until=3) == b"=ab=cd-"
+    assert with_marks(b"abcd", (), markers=markers) == b"abcd"

@@ -23,7 +23,8 @@ from xnagent.core.items import Reasoning, ToolCall
 from xnagent.core.text import canonical
 from xnagent.core.tokens import Usage
 from xnagent.errors import ModelError, UsageError
-from xnagent.models.responses import cache_key, encode
+from xnagent.models.parameters import cache_key
+from xnagent.models.responses import encode
 from xnagent.models.responses_stream import decode
 
 CHOSEN = manifest("responses")

@@ -7,10 +7,12 @@ from typing import Final
 
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
 from xnagent.agents.drifting import drifted
+from xnagent.agents.lasting import lasting
 from xnagent.agents.room import check_fit, exhausted, rebase
+from xnagent.core.caching import predicted_tokens
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
-from xnagent.core.prefix import find_break
+from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
 from xnagent.core.spine import Spine, estimate
@@ -50,9 +52,10 @@ async def _ask_once(desk: Desk, seat: Seat) -> None:
     await check_fit(desk, seat)
     async with desk.gate:
         request, body = await _open(desk, seat)
-    began = desk.clock.monotonic()
+    began, at = desk.clock.monotonic(), desk.clock.now()
     reply = await _attempts(desk, seat, request=request, body=body)
-    received = _received(desk, seat, reply=reply, request=request, seconds=desk.clock.monotonic() - began)
+    took = desk.clock.monotonic() - began
+    received = _received(desk, seat, reply=reply, request=request, seconds=took, at=at)
     await desk.log.append(received, *drifted(desk, seat, reply=received, sent_at_seconds=began))
 
 
@@ -60,14 +63,14 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     state = desk.log.state
     spine = spine_of(state, seat.agent)
     size = estimate(spine, seat.head_tokens)
-    wanted = Wanted(
-        agent=seat.agent, input_tokens=size, max_output_tokens=seat.manifest.max_output_tokens, price=seat.price
-    )
+    chosen = lasting(desk, seat, size_tokens=size)
+    is_long, most = chosen.long_items > 0, seat.manifest.max_output_tokens
+    wanted = Wanted(agent=seat.agent, input_tokens=size, max_output_tokens=most, price=seat.price, is_long=is_long)
     refusal = refuse_request(state, desk.limits, wanted=wanted)
     if refusal is not None:
         await desk.log.append(refusal)
         raise HaltError(refusal.detail)
-    body = seat.model.encode(seat.manifest, spine)
+    body = seat.model.encode(seat.manifest, replace(spine, long_items=chosen.long_items))
     request = spine.pending_request or state.request_count + 1
     await _check_prefix(desk, seat, body=body, request=request)
     started = RequestStarted(
@@ -76,13 +79,15 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         manifest=seat.manifest.manifest,
         items=len(spine.items),
         estimate_tokens=size,
-        predicted_cached_tokens=spine.anchor_tokens,
+        predicted_cached_tokens=predicted_tokens(seat.cache, spine.held_tokens),
         sha256=body.sha256,
         size_bytes=len(body.content),
-        ceiling_usd=ceiling_usd(size, seat.manifest.max_output_tokens, price=seat.price),
+        ceiling_usd=ceiling_usd(size, most, price=seat.price, is_long=is_long),
+        long_items=chosen.long_items,
+        waited_seconds=chosen.waited_seconds,
     )
     await desk.log.append(started, durable=False)
-    desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments)
+    desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
 
 
@@ -106,6 +111,8 @@ def _find_break(desk: Desk, seat: Seat, *, body: Body, spine: Spine) -> tuple[st
     sent = desk.sent.get(seat.agent)
     if sent is not None and sent.lineage == spine.lineage:
         found = find_break(sent.segments, body.segments)
+        if found is not None and found.index == 0:
+            found = in_head(found, (sent.manifest, seat.manifest), order=seat.cache.order)
         return None if found is None else (found.segment, found.detail, found.lost_tokens)
     if not spine.sent_sha256 or spine.sent_manifest != seat.manifest.manifest:
         return None
@@ -147,7 +154,7 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
         await desk.log.append(failed)
 
 
-def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float) -> ReplyReceived:
+def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: str) -> ReplyReceived:
     spine = spine_of(desk.log.state, seat.agent)
     used = {item.call_id for item in calls_of(spine.items)}
     items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), used)
@@ -157,7 +164,7 @@ def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: fl
         request=request,
         items=items,
         usage=usage,
-        cost_usd=cost_usd(usage, seat.price),
+        cost_usd=cost_usd(usage, seat.price, at=at),
         finish="tool_calls" if any(isinstance(item, ToolCall) for item in items) else reply.finish,
         duration_seconds=round(seconds, 3),
         first_token_seconds=reply.first_token_seconds,

@@ -8,8 +8,9 @@ from typing import Literal, Protocol
 
 import anyio
 
-from xnagent.core.drift import CacheRule
+from xnagent.core.caching import CacheRule
 from xnagent.core.ids import AgentId
+from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
 from xnagent.core.pricing import Price
 from xnagent.core.rebase import RebasePolicy, Room
@@ -35,6 +36,7 @@ class Sent:
 
     lineage: str
     segments: Sequence[bytes]
+    manifest: ManifestRecorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,11 @@ class Answered:
     """The last reply that an agent got in this process."""
 
     manifest: str
+    sent_at_seconds: float
+    """When its request was sent, on the monotonic clock."""
     at_seconds: float
-    """On the monotonic clock."""
+    lifetime_seconds: float | None
+    """How long the cache serves what that request left there; None: nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,8 @@ class Seat:
     """The tools that act on the tree; the others act on the state."""
     cache: CacheRule = field(default_factory=CacheRule)
     """What is known of the model's cache."""
+    lifetime: Lifetime = "5m"
+    """How long what its requests leave there is to live."""
 
     @property
     def room(self) -> Room:

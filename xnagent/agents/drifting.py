@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from xnagent.agents.desk import Answered, Desk, Seat
+from xnagent.agents.lasting import lifetime_of
 from xnagent.core.drift import Served, find_drift
 from xnagent.core.ids import AgentId
 from xnagent.core.spine_events import CacheDrifted, ReplyReceived
@@ -13,8 +16,14 @@ def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: fl
     """The drift of a reply that is not in the log yet, if there is one; the reply is remembered for the next."""
     before = desk.answered.get(seat.agent)
     now = desk.clock.monotonic()
-    desk.answered[seat.agent] = Answered(manifest=seat.manifest.manifest, at_seconds=now)
-    predicted, reported = spine_of(desk.log.state, seat.agent).held_tokens, reply.usage.cached_tokens
+    spine = spine_of(desk.log.state, seat.agent)
+    desk.answered[seat.agent] = Answered(
+        manifest=seat.manifest.manifest,
+        sent_at_seconds=sent_at_seconds,
+        at_seconds=now,
+        lifetime_seconds=lifetime_of(spine, seat.cache),
+    )
+    predicted, reported = spine.held_tokens, reply.usage.cached_tokens
     served = Served(
         predicted_tokens=predicted,
         reported_tokens=None if reply.usage.is_estimated else reported,
@@ -23,7 +32,8 @@ def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: fl
         is_first_of_model=before is not None and before.manifest != seat.manifest.manifest,
         pause_seconds=0.0 if before is None else sent_at_seconds - before.at_seconds,
     )
-    cause = find_drift(served, seat.cache)
+    rule = seat.cache if before is None else replace(seat.cache, lifetime_seconds=before.lifetime_seconds)
+    cause = find_drift(served, rule)
     if cause is None or predicted is None or reported is None:
         return ()
     drift = CacheDrifted(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xnagent.agents.lasting import lifetime_of
 from xnagent.app.running import is_over
 from xnagent.config.entry import Role
 from xnagent.core.ids import PLANNER, AgentId, agent_of, role_of
@@ -14,7 +15,7 @@ from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, active_runs, spine_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage
-from xnagent.inspect.plain import count, money, table
+from xnagent.inspect.plain import count, money, seconds, table
 from xnagent.models.catalog import ModelEntry
 
 
@@ -26,6 +27,8 @@ class Forecast:
     model: str
     cached_tokens: int
     """What the provider's cache holds if it has not expired."""
+    cache_lifetime_seconds: float | None
+    """How long it is kept after the last request; None: nobody says."""
     fresh_tokens: int
     price_usd: float | None
     """Of the input, with that cache."""
@@ -57,6 +60,7 @@ def _forecast(state: SessionState, agent: AgentId, *, entry: ModelEntry) -> Fore
         model=entry.name,
         cached_tokens=cached,
         fresh_tokens=total - cached,
+        cache_lifetime_seconds=lifetime_of(spine, entry.cache),
         price_usd=cost_usd(Usage(input_tokens=total, cached_tokens=cached, output_tokens=0), entry.price),
         price_without_cache_usd=cost_usd(Usage(input_tokens=total, cached_tokens=0, output_tokens=0), entry.price),
     )
@@ -79,12 +83,13 @@ def forecast_text(rows: list[Forecast]) -> str:
             row.model,
             count(row.cached_tokens),
             count(row.fresh_tokens),
+            seconds(row.cache_lifetime_seconds),
             money(row.price_usd),
             money(row.price_without_cache_usd),
         )
         for row in rows
     ]
-    return table(("agent", "model", "cached", "fresh", "price", "price without cache"), cells)
+    return table(("agent", "model", "cached", "fresh", "kept for", "price", "price without cache"), cells)
 
 
 def forecast_record(session: str, rows: list[Forecast]) -> dict[str, Json]:
@@ -95,6 +100,7 @@ def forecast_record(session: str, rows: list[Forecast]) -> dict[str, Json]:
             "model": row.model,
             "cached_tokens": row.cached_tokens,
             "fresh_tokens": row.fresh_tokens,
+            "cache_lifetime_seconds": row.cache_lifetime_seconds,
             "price_usd": row.price_usd,
             "price_without_cache_usd": row.price_without_cache_usd,
         }

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
+from xnagent.core.caching import RenderOrder
+from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.retry import RetryPolicy
@@ -38,6 +40,8 @@ Amount: TypeAlias = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False)]
 """Money, or another number that may be 0."""
 Share: TypeAlias = Annotated[float, _Number, Field(gt=0, lt=1, allow_inf_nan=False)]
 Gain: TypeAlias = Annotated[float, _Number, Field(ge=0, lt=1, allow_inf_nan=False)]
+Span: TypeAlias = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")]
+"""Hours of a day: `06:00-10:00`."""
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -62,6 +66,9 @@ class ModelSettings(Section):
     """Tokens of input and output together."""
     max_output_tokens: Count | None = None
     temperature: Amount | None = None
+    cache_ttl: Lifetime | None = None
+    """How long a provider's cache is to keep what was sent, where it can be told; None: the Planner's is `auto`, a
+    Worker's `5m`."""
 
 
 class ContextSettings(Section):
@@ -155,14 +162,39 @@ class PermissionSettings(Section):
     deny: tuple[Name, ...] = ()
 
 
-class PriceTable(Section):
-    """Dollars for a million tokens."""
+class PriceFields(Section):
+    """Dollars for a million tokens, of one kind each."""
 
     input_usd: Amount
     cached_usd: Amount | None = None
     """None: as any other input."""
     output_usd: Amount
     cache_write_usd: Amount | None = None
+    cache_write_long_usd: Amount | None = None
+    """Written for the longer of two lifetimes."""
+
+
+class TierTable(PriceFields):
+    """What a request costs, all of its tokens, whose input is longer."""
+
+    above_tokens: Count
+
+
+class PriceTable(PriceFields):
+    """Dollars for a million tokens."""
+
+    tiers: tuple[TierTable, ...] = ()
+    off_peak_share: Share | None = None
+    """What share of all that is charged outside the peak hours."""
+    peak_utc: tuple[Span, ...] = ()
+    """The peak hours."""
+    peak_days: Literal["daily", "weekdays"] = "daily"
+
+    @model_validator(mode="after")
+    def _check_peak(self) -> Self:
+        if (self.off_peak_share is None) != (not self.peak_utc):
+            raise ValueError("off_peak_share and peak_utc need each other")
+        return self
 
 
 class ModelTable(Section):
@@ -177,8 +209,16 @@ class ModelTable(Section):
     price: PriceTable | None = None
     cache_lifetime_seconds: Seconds | None = None
     """How long its cache serves an entry for certain after the last use."""
+    cache_long_lifetime_seconds: Seconds | None = None
+    """The same for entries that were asked to live longer, where that is possible."""
     cache_minimum_tokens: Count | None = None
     """A shorter prefix is not cached."""
+    cache_block_tokens: Count | None = None
+    """A prefix is served in whole blocks of so many tokens."""
+    cache_breakpoints: bool | None = None
+    """Whether the endpoint takes explicit cache breakpoints in messages (OpenAI since 5.6)."""
+    render_order: RenderOrder | None = None
+    """What the model reads first."""
     send_reasoning: bool | None = None
     """Whether the endpoint gets the reasoning back that it sent; only an explicit false keeps it from that."""
     source: str | None = None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from xnagent.config import ModelSettings, ModelTable, PriceTable, Settings
+from xnagent.config import ModelSettings, ModelTable, PriceFields, PriceTable, Settings
+from xnagent.config.load import with_settings
 from xnagent.config.places import shipped
 from xnagent.config.sources import from_file
-from xnagent.core.drift import CacheRule
-from xnagent.core.pricing import Price
+from xnagent.core.caching import CacheRule
+from xnagent.core.lifetime import Lifetime
+from xnagent.core.pricing import OffPeak, Price, Tier
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
-from xnagent.models.catalog import ASSUMED_OUTPUT_TOKENS, ASSUMED_WINDOW_TOKENS, ModelEntry
+from xnagent.models.catalog import ASSUMED_OUTPUT_TOKENS, ASSUMED_WINDOW_TOKENS, CACHE_OF_WIRE, ModelEntry
+from xnagent.models.parameters import BREAKPOINT_OPTION, LIFETIME_OPTION
 
 Role = Literal["planner", "worker"]
 Catalog: TypeAlias = Mapping[str, ModelTable]
@@ -26,21 +30,9 @@ ASSUMED_WIRE: Final = "chat"
 
 @cache
 def shipped_catalog() -> Catalog:
-    """The models that xnagent knows (`configs/models.toml`)."""
+    """The models that xnagent knows (`configs/models.toml`). Raises UsageError naming file, model and key."""
     path = shipped("models.toml")
-    settings = from_file(path) if path.is_file() else []
-    tables: dict[str, dict[str, Any]] = {}
-    for setting in settings:
-        _, name, *rest = setting.path
-        _place(tables.setdefault(name, {}), rest, value=setting.value)
-    return {name: ModelTable.model_validate(table) for name, table in tables.items()}
-
-
-def _place(table: dict[str, Any], path: list[str], *, value: object) -> None:
-    *tables, last = path
-    for name in tables:
-        table = table.setdefault(name, {})
-    table[last] = value
+    return with_settings(Settings(), from_file(path) if path.is_file() else ()).models
 
 
 def catalog_of(settings: Settings) -> Catalog:
@@ -71,20 +63,22 @@ def model_entry(
             f'MODEL_UNKNOWN: the model "{name}" is not in the table of known ones; say where it is with --base-url URL '
             f"and, if it needs a key, --api-key-env VAR"
         )
+    wire = chosen.wire or table.wire or ASSUMED_WIRE
     drawn: dict[str, Json] = {} if chosen.temperature is None else {"temperature": chosen.temperature}
     return ModelEntry(
         name=name,
-        wire=chosen.wire or table.wire or ASSUMED_WIRE,
+        wire=wire,
         base_url=base_url,
         api_key_env=chosen.api_key_env or ("" if _is_own_loopback(chosen, table) else table.api_key_env or ""),
         window_tokens=chosen.window or table.window_tokens or ASSUMED_WINDOW_TOKENS,
         max_output_tokens=chosen.max_output_tokens or table.max_output_tokens or ASSUMED_OUTPUT_TOKENS,
-        price=None if table.price is None else _price(table.price),
-        cache=CacheRule(lifetime_seconds=table.cache_lifetime_seconds, minimum_tokens=table.cache_minimum_tokens),
+        price=None if table.price is None else _whole_price(table.price),
+        cache=_cache(table, wire=wire),
+        lifetime=_lifetime(settings, role, table=table),
         send_reasoning=table.send_reasoning is not False,
         source=table.source or "",
         date=table.date or "",
-        options={**(table.options or {}), **drawn},
+        options={**_breakpoints(table, wire=wire), **_sent_options(table), **drawn},
     )
 
 
@@ -109,10 +103,62 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _price(table: PriceTable) -> Price:
+def _whole_price(table: PriceTable) -> Price:
+    tiers = tuple(Tier(above_tokens=tier.above_tokens, price=_price(tier)) for tier in table.tiers)
+    return replace(_price(table), tiers=tiers, off_peak=_off_peak(table))
+
+
+def _off_peak(table: PriceTable) -> OffPeak | None:
+    if table.off_peak_share is None:
+        return None
+    peaks = tuple(_minutes(span) for span in table.peak_utc)
+    return OffPeak(share=table.off_peak_share, peaks=peaks, has_weekends=table.peak_days == "daily")
+
+
+def _minutes(span: str) -> tuple[int, int]:
+    begin, end = (int(text[:2]) * 60 + int(text[3:]) for text in span.split("-"))
+    return begin, end
+
+
+def _price(table: PriceFields) -> Price:
     return Price(
         input_usd=table.input_usd,
         cached_usd=table.input_usd if table.cached_usd is None else table.cached_usd,
         output_usd=table.output_usd,
         cache_write_usd=table.cache_write_usd,
+        cache_write_long_usd=table.cache_write_long_usd,
     )
+
+
+def _cache(table: ModelTable, *, wire: str) -> CacheRule:
+    known = CACHE_OF_WIRE.get(wire, CacheRule())
+    return CacheRule(
+        lifetime_seconds=table.cache_lifetime_seconds or known.lifetime_seconds,
+        long_lifetime_seconds=table.cache_long_lifetime_seconds or known.long_lifetime_seconds,
+        minimum_tokens=table.cache_minimum_tokens or known.minimum_tokens,
+        block_tokens=table.cache_block_tokens or known.block_tokens,
+        order=table.render_order or known.order,
+    )
+
+
+def _lifetime(settings: Settings, role: Role, *, table: ModelTable) -> Lifetime:
+    """The role's own setting: what the Planner waits for is its Workers, which wait for nobody."""
+    asked = (settings.planner if role == "planner" else settings.worker).model.cache_ttl
+    if asked is not None:
+        return asked
+    option = (table.options or {}).get(LIFETIME_OPTION)
+    if option in {"5m", "1h"}:
+        return "1h" if option == "1h" else "5m"
+    return "auto" if role == "planner" else "5m"
+
+
+def _breakpoints(table: ModelTable, *, wire: str) -> dict[str, Json]:
+    return {BREAKPOINT_OPTION: True} if table.cache_breakpoints and wire != "messages" else {}
+
+
+def _sent_options(table: ModelTable) -> dict[str, Json]:
+    """The table's options; a lifetime among them is no part of the manifest: each request decides (`_lifetime`)."""
+    options: dict[str, Json] = {**(table.options or {})}
+    if options.get(LIFETIME_OPTION) in {"5m", "1h"}:
+        del options[LIFETIME_OPTION]
+    return options

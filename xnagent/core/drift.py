@@ -5,22 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from xnagent.core.caching import CacheRule
 from xnagent.core.spine_events import DriftCause
 
 LEAST_TOKENS: Final = 1_024
 """Less than this is no drift: blocks, estimates and rounding explain it."""
 LEAST_SHARE: Final = 0.1
 """Nor is less than this share of the prediction."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheRule:
-    """What is known of a model's cache."""
-
-    lifetime_seconds: float | None = None
-    """How long an entry is served for certain after its last use; None: nobody says."""
-    minimum_tokens: int | None = None
-    """A shorter prefix is not cached; None: nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from xnagent.core.spine import (
     replace_items,
     start_request,
 )
-from xnagent.core.state import RoleTotals, SessionState, WorkLog, can_progress, spine_of, work_of
+from xnagent.core.state import RoleTotals, SessionState, WorkLog, active_runs, can_progress, spine_of, work_of
 from xnagent.core.text import first_line
 from xnagent.core.tokens import add_usage
 
@@ -83,7 +83,8 @@ def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionStat
 
 
 def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionState:
-    spine = start_request(spine_of(state, event.agent), event)
+    has_runs = event.agent == PLANNER and bool(active_runs(state))
+    spine = start_request(spine_of(state, event.agent), event, has_runs=has_runs)
     return replace(_with_spine(state, spine), request_count=max(state.request_count, event.request))
 
 

@@ -46,6 +46,8 @@ class Wanted:
     input_tokens: int
     max_output_tokens: int
     price: Price | None
+    is_long: bool = False
+    """It may write all of itself to a cache for the longer lifetime."""
 
 
 def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> LimitReached | None:
@@ -61,7 +63,7 @@ def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> Li
     if limits.tokens is not None and spent_tokens(state) + size > limits.tokens:
         detail = f"token limit: {spent_tokens(state):,} of {limits.tokens:,} used, the next request may use {size:,}"
         return LimitReached(limit="tokens", detail=detail)
-    own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price)
+    own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price, is_long=wanted.is_long)
     ceilings = [own, *(_ceiling_of(state, spine, price=wanted.price) for spine in under_way)]
     known = [ceiling for ceiling in ceilings if ceiling is not None]
     return _refuse_money(state, limits, ceiling=sum(known) if len(known) == len(ceilings) else None)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
+
+from xnagent.core.caching import RenderOrder
+from xnagent.core.spine_events import ManifestRecorded
 
 BYTES_PER_TOKEN: Final = 4
 
@@ -14,7 +19,7 @@ class Break:
     """The first place where a request differs from its predecessor."""
 
     segment: str
-    """`head` (system, tools and what else stands before the messages), or `group N`."""
+    """`tools`, `system`, `head` (both unchanged: what else stands before the messages), or `group N`."""
     index: int
     """Index of the first segment that differs."""
     lost_bytes: int
@@ -41,6 +46,31 @@ def find_break(before: Sequence[bytes], after: Sequence[bytes]) -> Break | None:
         name = "head" if index == 0 else f"group {index}"
         return Break(segment=name, index=index, lost_bytes=lost, detail=_difference(old, new))
     return None
+
+
+def in_head(found: Break, manifests: tuple[ManifestRecorded, ManifestRecorded], *, order: RenderOrder | None) -> Break:
+    """The break, named after the first part of the head that differs, in the order in which the model reads them.
+
+    The part before it is still cached. Where nobody says in which order the model reads the two, nothing counts as
+    kept, and the tools are looked at first.
+    """
+    before, after = manifests
+    names = ("system", "tools") if order == "system-tools" else ("tools", "system")
+    changed = next((name for name in names if getattr(before, name) != getattr(after, name)), None)
+    if changed is None:
+        return found
+    is_second = order is not None and changed == names[1]
+    kept = len(getattr(before, names[0]).encode()) if is_second else 0
+    detail = _tool_difference(before.tools, after.tools) if changed == "tools" else found.detail
+    return replace(found, segment=changed, detail=detail, lost_bytes=max(0, found.lost_bytes - kept))
+
+
+def _tool_difference(before: str, after: str) -> str:
+    old, new = json.loads(before or "[]"), json.loads(after or "[]")
+    pairs = zip_longest(old, new)
+    number, left, right = next((n, a, b) for n, (a, b) in enumerate(pairs, 1) if a != b)
+    was, now = ("nothing" if tool is None else f"`{tool['name']}`" for tool in (left, right))
+    return f"tool {number}: " + (f"the definition of {was} changed" if was == now else f"{was} became {now}")
 
 
 def _difference(old: bytes, new: bytes | None) -> str:

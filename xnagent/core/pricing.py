@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from xnagent.core.tokens import Usage
 
 PER_MILLION: Final = 1_000_000
+SATURDAY: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,37 +21,98 @@ class Price:
     output_usd: float
     cache_write_usd: float | None = None
     """What a token costs that is written to a cache; None: the same as any other input."""
+    cache_write_long_usd: float | None = None
+    """The same for the longer of two lifetimes; None: there is but one, or its price is unknown."""
+    tiers: tuple[Tier, ...] = ()
+    """What longer requests cost."""
+    off_peak: OffPeak | None = None
+    """When all of that is cheaper; None: never."""
 
 
-def cost_usd(usage: Usage, price: Price | None) -> float | None:
-    """What the usage costs; None if the price or the number of tokens is unknown."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffPeak:
+    """When a provider charges a share of its prices: outside the hours that are given."""
+
+    share: float
+    peaks: tuple[tuple[int, int], ...]
+    """Minutes of the UTC day, from and up to: there the whole price holds."""
+    has_weekends: bool = True
+    """Whether Saturdays and Sundays have peaks too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """The price of requests whose input is longer than this: of all their tokens, not only of those above."""
+
+    above_tokens: int
+    price: Price
+
+
+def price_for(price: Price, input_tokens: int) -> Price:
+    """The price of a request of that size: its own, or that of the highest tier which it reaches."""
+    reached = [tier for tier in price.tiers if input_tokens > tier.above_tokens]
+    return max(reached, key=lambda tier: tier.above_tokens).price if reached else price
+
+
+def share_at(price: Price, at: str | None) -> float:
+    """The share of the price that is charged at a time (ISO 8601); without one all of it."""
+    off_peak = price.off_peak
+    if off_peak is None or at is None:
+        return 1.0
+    when = datetime.fromisoformat(at).astimezone(UTC)
+    minute = when.hour * 60 + when.minute
+    has_peaks = off_peak.has_weekends or when.weekday() < SATURDAY
+    is_peak = has_peaks and any(begin <= minute < end for begin, end in off_peak.peaks)
+    return 1.0 if is_peak else off_peak.share
+
+
+def cost_usd(usage: Usage, price: Price | None, *, at: str | None = None) -> float | None:
+    """What the usage of one request costs; None if the price or the number of tokens is unknown.
+
+    `at` (ISO 8601) is when it was sent, for prices that depend on it; None: at their highest.
+    """
     if price is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
+    share = share_at(price, at)
+    price = price_for(price, usage.input_tokens)
     cached = min(usage.cached_tokens or 0, usage.input_tokens)
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - cached)
+    long = min(usage.cache_write_long_tokens or 0, written)
     fresh = usage.input_tokens - cached - written
-    write_usd = price.input_usd if price.cache_write_usd is None else price.cache_write_usd
     parts = (
         fresh * price.input_usd,
         cached * price.cached_usd,
-        written * write_usd,
+        (written - long) * short_write_usd(price),
+        long * long_write_usd(price),
         usage.output_tokens * price.output_usd,
     )
-    return sum(parts) / PER_MILLION
+    return sum(parts) * share / PER_MILLION
 
 
-def ceiling_usd(input_tokens: int, max_output_tokens: int, *, price: Price | None) -> float | None:
-    """The most that a request can cost: nothing cached and the whole output used."""
+def short_write_usd(price: Price) -> float:
+    """What a million tokens cost that are written for the shorter lifetime."""
+    return price.input_usd if price.cache_write_usd is None else price.cache_write_usd
+
+
+def long_write_usd(price: Price) -> float:
+    """The same for the longer lifetime; where nobody says, as for the shorter one."""
+    return short_write_usd(price) if price.cache_write_long_usd is None else price.cache_write_long_usd
+
+
+def ceiling_usd(
+    input_tokens: int, max_output_tokens: int, *, price: Price | None, is_long: bool = False
+) -> float | None:
+    """The most that a request can cost: nothing cached, the whole output used, with `is_long` all written for long."""
     if price is None:
         return None
-    dearest = max(price.input_usd, price.cache_write_usd or 0.0)
+    price = price_for(price, input_tokens)
+    dearest = max(price.input_usd, short_write_usd(price), long_write_usd(price) if is_long else 0.0)
     return (input_tokens * dearest + max_output_tokens * price.output_usd) / PER_MILLION
 
 
 def write_usd(tokens: int, price: Price) -> float:
     """What it costs to send tokens that no cache holds."""
-    per_token = price.input_usd if price.cache_write_usd is None else price.cache_write_usd
-    return tokens * per_token / PER_MILLION
+    return tokens * short_write_usd(price) / PER_MILLION
 
 
 def reread_usd(tokens: int, price: Price) -> float:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from xnagent.core.ids import TICKET
 from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText, closed_groups
-from xnagent.core.pricing import Price, reread_usd, write_usd
+from xnagent.core.pricing import Price, price_for, reread_usd, write_usd
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.text import canonical, clip
 from xnagent.core.tokens import estimate_items
@@ -103,10 +103,11 @@ def is_due(spine: Spine, room: Room, *, policy: RebasePolicy, price: Price | Non
         return "hard"
     if size > policy.soft_share * room.usable_tokens:
         return "soft"
-    return "economic" if policy.policy == "economic" and _has_paid(spine, price) else None
+    return "economic" if policy.policy == "economic" and _has_paid(spine, price, size=size) else None
 
 
-def _has_paid(spine: Spine, price: Price | None) -> bool:
+def _has_paid(spine: Spine, price: Price | None, *, size: int) -> bool:
+    price = None if price is None else price_for(price, size)
     if price is None or price.cached_usd <= 0:
         return False
     kept = spine.tokens - spine.tokens_at_state + CHECKPOINT_FLOOR_TOKENS

@@ -31,6 +31,9 @@ EXIT_CODE: Final[dict[Outcome, int]] = {
 }
 """By outcome; a provider fault for good is 9 and SIGTERM is 143 (`exit_code`)."""
 
+LEDGER_ONLY: Final = frozenset({"is_estimated", "cache_write_short_tokens", "cache_write_long_tokens"})
+"""Of the usage: what `inspect` tells request by request."""
+
 RETRY_WORTHY: Final = 8
 FOR_GOOD: Final = 9
 
@@ -113,7 +116,7 @@ def _role(totals: RoleTotals) -> dict[str, Json]:
 
 
 def _tokens_of(usage: Usage) -> dict[str, Json]:
-    return {name: value for name, value in asdict(usage).items() if name != "is_estimated"}
+    return {name: value for name, value in asdict(usage).items() if name not in LEDGER_ONLY}
 
 
 def _rounded(cost: float | None) -> float | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from xnagent.core.board import Board
 from xnagent.core.ids import AgentId, CallId
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
+from xnagent.core.lifetime import Wait, with_wait
 from xnagent.core.spine_events import RequestStarted
 from xnagent.core.tokens import Usage, estimate_items, is_plausible
 
@@ -51,6 +52,12 @@ class Spine:
     sent_manifest: str = ""
     sent_ceiling_usd: float | None = None
     """The most that the request under way can cost."""
+    long_items: int = 0
+    """Up to how many items the last request asked the cache for the longer lifetime."""
+    waits: tuple[Wait, ...] = ()
+    """How long the agent's newest requests were apart."""
+    had_runs: bool = False
+    """Whether runs were active when the last request was sent."""
     pending_request: int | None = None
     """Number of a request that was started and has no reply yet: it is sent again as it is."""
     requests: int = 0
@@ -70,6 +77,11 @@ class Spine:
     def lineage(self) -> str:
         """Name of the chain of requests of which each must extend the one before."""
         return f"{self.agent}.{self.generation}"
+
+    @property
+    def is_long_lived(self) -> bool:
+        """Whether what the last request left in a cache has the longer lifetime."""
+        return 0 < self.sent_items <= self.long_items
 
     @property
     def is_open(self) -> bool:
@@ -114,9 +126,10 @@ def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, curs
     )
 
 
-def start_request(spine: Spine, started: RequestStarted) -> Spine:
+def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = False) -> Spine:
     """The spine as it is goes out; what it could have dropped is read once more."""
     is_repeat = spine.pending_request is not None
+    waited = None if is_repeat else started.waited_seconds
     return replace(
         spine,
         pending_request=started.request,
@@ -125,6 +138,9 @@ def start_request(spine: Spine, started: RequestStarted) -> Spine:
         sent_sha256=started.sha256,
         sent_manifest=started.manifest,
         sent_ceiling_usd=started.ceiling_usd,
+        long_items=started.long_items,
+        waits=with_wait(spine.waits, waited, had_runs=spine.had_runs),
+        had_runs=has_runs,
         requests=spine.requests + (not is_repeat),
         reread_tokens=spine.reread_tokens + (0 if is_repeat else spine.droppable_tokens),
     )
@@ -182,6 +198,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         pending_request=None,
         sent_items=0,
         sent_sha256="",
+        long_items=min(spine.long_items, spine.head),
         requests=0,
         reread_tokens=0,
         refused_at=None,

@@ -97,11 +97,16 @@ class RequestStarted:
     items: int
     estimate_tokens: int
     predicted_cached_tokens: int | None
+    """What a cache serves at least, as it holds the request before by the model's rule; None: nothing is known."""
     sha256: str
     """Of the body."""
     size_bytes: int
     ceiling_usd: float | None = None
     """The most that it can cost; None: no price is known."""
+    long_items: int = 0
+    """Cache markers up to so many items ask for the longer lifetime, those behind for the shorter."""
+    waited_seconds: float | None = None
+    """Since the agent's request before was sent; None: this is the first, or another process sent that."""
     type: Literal["request_started"] = "request_started"
 
 

@@ -30,7 +30,11 @@ class Usage:
     cached_tokens: int | None = None
     """The part of the input that was read from a cache."""
     cache_write_tokens: int | None = None
-    """The part of the input that was written to a cache at a price of its own."""
+    """The part of the input that was written to a cache at a price of its own, for whatever lifetime."""
+    cache_write_short_tokens: int | None = None
+    """What of the written part lives for the shorter lifetime; None: the provider does not split it."""
+    cache_write_long_tokens: int | None = None
+    """What of it lives for the longer one, which may cost more; the two are disjoint."""
     output_tokens: int | None = None
     """All output, reasoning included."""
     reasoning_tokens: int | None = None

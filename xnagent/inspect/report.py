@@ -79,6 +79,8 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("predicted cached", "predicted_cached_tokens", count),
         Column("input", "input_tokens", count),
         Column("cached", "cached_tokens", count),
+        Column("written", "cache_write_tokens", count),
+        Column("for long", "cache_write_long_tokens", count),
         Column("miss", "cache_miss", _text),
         Column("output", "output_tokens", count),
         Column("cost", "cost_usd", money),
@@ -148,13 +150,26 @@ def _cost_table(data: Mapping[str, Any]) -> str:
             count(part["input_tokens"]),
             count(part["cached_tokens"]),
             _share_of(part["cached_share"]),
+            count(part["cache_write_tokens"]),
+            count(part["cache_write_long_tokens"]),
             count(part["output_tokens"]),
             count(part["reasoning_tokens"]),
             money(part["cost_usd"]),
         )
         for role, part in data["by_role"].items()
     ]
-    titles = ("role", "requests", "input", "cached", "cached share", "output", "reasoning", "cost")
+    titles = (
+        "role",
+        "requests",
+        "input",
+        "cached",
+        "cached share",
+        "written",
+        "for long",
+        "output",
+        "reasoning",
+        "cost",
+    )
     return f"{table(titles, rows)}\ntotal {money(data['total_usd'])}"
 
 

@@ -32,6 +32,10 @@ class RequestRow:
     predicted_cached_tokens: int | None
     size_bytes: int
     sha256: str
+    long_items: int
+    """Up to how many items its cache markers asked for the longer lifetime."""
+    waited_seconds: float | None
+    """Since the agent's request before; None: unknown."""
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     duration_seconds: float | None = None
@@ -77,6 +81,8 @@ def _started(event: RequestStarted, at: str, *, generation: int) -> RequestRow:
         predicted_cached_tokens=event.predicted_cached_tokens,
         size_bytes=event.size_bytes,
         sha256=event.sha256,
+        long_items=event.long_items,
+        waited_seconds=event.waited_seconds,
     )
 
 

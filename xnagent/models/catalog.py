@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from xnagent.core.drift import CacheRule
+from xnagent.core.caching import CacheRule
+from xnagent.core.lifetime import Lifetime
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
@@ -19,6 +20,10 @@ WIRES: Final = tuple(BY_NAME)
 """The wires that this version speaks."""
 ASSUMED_WINDOW_TOKENS: Final = 128_000
 ASSUMED_OUTPUT_TOKENS: Final = 8_192
+CACHE_OF_WIRE: Final[Mapping[str, CacheRule]] = {
+    "messages": CacheRule(lifetime_seconds=300.0, long_lifetime_seconds=3_600.0, order="tools-system")
+}
+"""What a wire itself says of the caches behind it, and a row need not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,8 @@ class ModelEntry:
     """The endpoint wants `reasoning_content` back."""
     cache: CacheRule = field(default_factory=CacheRule)
     """What is known of its cache."""
+    lifetime: Lifetime = "5m"
+    """How long what its requests leave there is to live, where the wire lets them say it."""
     source: str = ""
     """Where the numbers come from."""
     date: str = ""

@@ -10,7 +10,8 @@ from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolRes
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.text import Json, clean
 from xnagent.models.encoder import Encoder, Piece, render
-from xnagent.models.parameters import merged, options_of, sent_name, tools_of
+from xnagent.models.parameters import BREAKPOINT_OPTION, cache_key, merged, options_of, sent_name, tools_of
+from xnagent.models.placement import Markers
 from xnagent.models.raw_json import dump
 
 WIRE: Final = "chat"
@@ -18,8 +19,10 @@ LIMIT_NAME_OPTION: Final = "max_tokens_name"
 """An option that is not sent: what the endpoint calls the output limit (`max_completion_tokens` at OpenAI)."""
 
 _RESERVED: Final = frozenset({"model", "stream", "messages", "tools"})
+_BEGUN: Final = "system"
+"""The system message stands before, and nothing else."""
 _JOINED: Final = ","
-"""A message stands before."""
+"""A message of the history stands before."""
 
 
 def encode(manifest: ManifestRecorded, items: Sequence[Item], *, send_reasoning: bool | None = None) -> bytes:
@@ -38,24 +41,27 @@ class ChatRenderer:
     def head(self, manifest: ManifestRecorded, items: Sequence[Item]) -> Piece:
         """Parameters, tools, and the system message if there is one."""
         tools: list[Json] = [{"type": "function", "function": tool} for tool in tools_of(manifest, schema="parameters")]
-        text = dump(_parameters(manifest))[:-1] + (f',"tools":{dump(tools)}' if tools else "") + ',"messages":['
+        text = dump(_parameters(manifest, items))[:-1] + (f',"tools":{dump(tools)}' if tools else "") + ',"messages":['
         if not manifest.system:
             return Piece(content=text.encode(), after="")
         text += dump({"role": "system", "content": clean(manifest.system)})
-        return Piece(content=text.encode(), after=_JOINED)
+        return Piece(content=text.encode(), after=_BEGUN)
 
     def group(self, group: Sequence[Item], *, manifest: ManifestRecorded, after: str) -> Piece:
         """One message, or one for each result."""
         messages = _render_group(group, send_reasoning=manifest.send_reasoning)
-        return Piece(content=(after + ",".join(map(dump, messages))).encode(), after=_JOINED)
+        if after != _JOINED and isinstance(group[0], UserText) and _has_breakpoints(manifest):
+            messages = [_render_objective(group[0])]
+        joint = "," if after else ""
+        return Piece(content=(joint + ",".join(map(dump, messages))).encode(), after=_JOINED)
 
     def closing(self, after: str) -> bytes:
         """Of the messages and the body."""
         return b"]}"
 
-    def marker(self, manifest: ManifestRecorded) -> bytes:
-        """Caches of this wire need none."""
-        return b""
+    def markers(self, manifest: ManifestRecorded) -> Markers | None:
+        """None that moves: the newest message is a breakpoint by itself where there are any."""
+        return None
 
 
 class ChatEncoder(Encoder):
@@ -65,14 +71,21 @@ class ChatEncoder(Encoder):
         super().__init__(ChatRenderer())
 
 
-def _parameters(manifest: ManifestRecorded) -> dict[str, Json]:
+def _has_breakpoints(manifest: ManifestRecorded) -> bool:
+    return options_of(manifest, ()).get(BREAKPOINT_OPTION) is True
+
+
+def _parameters(manifest: ManifestRecorded, items: Sequence[Item]) -> dict[str, Json]:
     options = options_of(manifest, _RESERVED)
+    key: dict[str, Json] = {"prompt_cache_key": cache_key(manifest, items)} if _has_breakpoints(manifest) else {}
+    options.pop(BREAKPOINT_OPTION, None)
     limit_name = str(options.pop(LIMIT_NAME_OPTION, "max_tokens"))
     fixed: dict[str, Json] = {
         "model": manifest.model,
         "stream": True,
         "stream_options": {"include_usage": True},
         limit_name: manifest.max_output_tokens,
+        **key,
     }
     return merged(fixed, options)
 
@@ -85,6 +98,11 @@ def _render_group(group: Sequence[Item], *, send_reasoning: bool) -> list[Json]:
             return [_render_result(item) for item in group if isinstance(item, ToolResult)]
         case _:
             return [_render_reply(group, send_reasoning=send_reasoning)]
+
+
+def _render_objective(message: UserText) -> Json:
+    marked: Json = {"type": "text", "text": clean(message.text), "prompt_cache_breakpoint": {"mode": "explicit"}}
+    return {"role": "user", "content": [marked]}
 
 
 def _render_result(result: ToolResult) -> Json:

@@ -29,6 +29,8 @@ def read_usage(usage: Mapping[str, Any] | None, timings: Mapping[str, Any] | Non
         input_tokens=total,
         cached_tokens=numbers.cached,
         cache_write_tokens=numbers.written,
+        cache_write_short_tokens=numbers.written_short,
+        cache_write_long_tokens=numbers.written_long,
         output_tokens=output,
         reasoning_tokens=numbers.reasoning,
         is_estimated=output is None,
@@ -43,6 +45,8 @@ class _Numbers:
     total_input: int | None
     cached: int | None
     written: int | None
+    written_short: int | None
+    written_long: int | None
     output: int | None
     reasoning: int | None
     total: int | None
@@ -52,6 +56,7 @@ class _Numbers:
         """Read them."""
         prompt = _part(usage, "prompt_tokens_details", "input_tokens_details")
         completion = _part(usage, "completion_tokens_details", "output_tokens_details")
+        by_lifetime = _part(prompt, "cache_write_tokens_details")
         hit, miss = _count(usage, "prompt_cache_hit_tokens"), _count(usage, "prompt_cache_miss_tokens")
         evaluated, reused = _count(timings, "prompt_n"), _count(timings, "cache_n")
         total_input = _first(
@@ -67,9 +72,11 @@ class _Numbers:
             cached=cached,
             written=_first(
                 _count(prompt, "cache_write_tokens"),
-                _sum(prompt.get("cache_write_tokens_details")),
+                _sum(by_lifetime),
                 _count(usage, "cache_creation_input_tokens"),
             ),
+            written_short=_count(by_lifetime, "ttl_30m_tokens"),
+            written_long=_count(by_lifetime, "ttl_12h_tokens"),
             output=_first(_count(usage, "completion_tokens", "output_tokens"), _count(timings, "predicted_n")),
             reasoning=_first(_count(completion, "reasoning_tokens"), _count(usage, "reasoning_tokens")),
             total=_count(usage, "total_tokens"),
@@ -102,9 +109,9 @@ def _integer(value: object) -> int | None:
     return int(value) if value >= 0 and value == value // 1 else None
 
 
-def _sum(parts: object) -> int | None:
+def _sum(parts: Mapping[str, Any]) -> int | None:
     """Of what a provider splits by lifetime."""
-    counts = [_integer(value) for value in parts.values()] if isinstance(parts, dict) else []
+    counts = map(_integer, parts.values())
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -16,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
-from xnagent.models.placement import Block, place, with_marks
+from xnagent.models.placement import Block, Markers, place, with_marks
 from xnagent.ports import Body
 
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -31,6 +32,8 @@ class Piece:
     """What the next piece and the closing brackets have to know of what stands before them; `""` at the start."""
     blocks: tuple[Block, ...] = ()
     """Its content blocks, places counted from its own start; only on a wire with cache markers."""
+    mark_at: int | None = None
+    """Of the head: where a marker at its end may be put in."""
 
 
 class Renderer(Protocol):
@@ -45,8 +48,8 @@ class Renderer(Protocol):
     def closing(self, after: str) -> bytes:
         """The brackets at the end of the request."""
 
-    def marker(self, manifest: ManifestRecorded) -> bytes:
-        """What is put in where `placement` says; empty: no markers."""
+    def markers(self, manifest: ManifestRecorded) -> Markers | None:
+        """What is put in at the end of the head and where `placement` says; None: no markers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,7 +62,10 @@ class _Rendered:
     segments: list[bytes]
     blocks: list[Block]
     after: str
-    marker: bytes
+    markers: Markers | None
+    head_mark: int | None
+    ends: list[tuple[int, int]]
+    """After each group of the history: how many items and bytes there are."""
     size_bytes: int
     digest: Any
     """A running SHA-256 of the segments; hashlib's type has no public name."""
@@ -73,11 +79,14 @@ class _Rendered:
         self.after = piece.after
 
 
-def render(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[Item]) -> bytes:
-    """The body of the request: a pure function of its arguments."""
+def render(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[Item], long_items: int = 0) -> bytes:
+    """The body of the request: a pure function of its arguments.
+
+    Cache markers up to `long_items` items ask for the longer lifetime.
+    """
     rendered = _begin(renderer, manifest, items=items)
     _extend(renderer, rendered, items=tuple(items))
-    return _content(renderer, rendered)[0]
+    return _content(renderer, rendered, long_items=long_items)[0]
 
 
 class Encoder:
@@ -99,7 +108,7 @@ class Encoder:
             rendered = replace(_begin(self._renderer, manifest, items=spine.items), lineage=spine.lineage)
             self._rendered[spine.agent] = rendered
         _extend(self._renderer, rendered, items=spine.items)
-        content, digest = _content(self._renderer, rendered)
+        content, digest = _content(self._renderer, rendered, long_items=spine.long_items)
         return Body(content=content, sha256=digest, segments=tuple(rendered.segments))
 
 
@@ -121,31 +130,45 @@ def _begin(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[It
         segments=[],
         blocks=[],
         after="",
-        marker=renderer.marker(manifest),
+        markers=renderer.markers(manifest),
+        head_mark=None,
+        ends=[],
         size_bytes=0,
         digest=hashlib.sha256(),
     )
-    rendered.add(renderer.head(manifest, items[:1]))
+    head = renderer.head(manifest, items[:1])
+    rendered.head_mark = head.mark_at
+    rendered.add(head)
     return rendered
 
 
 def _extend(renderer: Renderer, rendered: _Rendered, *, items: tuple[Item, ...]) -> None:
-    for group in _groups(items[len(rendered.items) :]):
+    done = len(rendered.items)
+    for group in _groups(items[done:]):
         readable = _readable(group, model=rendered.manifest.model)
         rendered.add(renderer.group(readable, manifest=rendered.manifest, after=rendered.after))
+        done += len(group)
+        rendered.ends.append((done, rendered.size_bytes))
     rendered.items = items
 
 
-def _content(renderer: Renderer, rendered: _Rendered) -> tuple[bytes, str]:
+def _content(renderer: Renderer, rendered: _Rendered, *, long_items: int) -> tuple[bytes, str]:
     closing = renderer.closing(rendered.after)
     content = b"".join([*rendered.segments, closing])
-    places = place(rendered.blocks) if rendered.marker else ()
-    if places:
-        content = with_marks(content, places, marker=rendered.marker)
+    if rendered.markers is not None:
+        places = [*([] if rendered.head_mark is None else [rendered.head_mark]), *place(rendered.blocks)]
+        until = _long_until(rendered, long_items)
+        content = with_marks(content, places, markers=rendered.markers, long_until=until)
         return content, hashlib.sha256(content).hexdigest()
     digest = rendered.digest.copy()
     digest.update(closing)
     return content, digest.hexdigest()
+
+
+def _long_until(rendered: _Rendered, long_items: int) -> int:
+    """The byte at which the first so many items end; the head belongs to the first one."""
+    reached = bisect_right(rendered.ends, long_items, key=operator.itemgetter(0))
+    return rendered.ends[reached - 1][1] if reached else 0
 
 
 def _shifted(block: Block, by: int) -> Block:

@@ -17,48 +17,49 @@ from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.text import Json, clean
 from xnagent.errors import UsageError
 from xnagent.models.encoder import Piece, render, with_what_follows
-from xnagent.models.parameters import merged, options_of, plain_id, sent_name, tools_of
-from xnagent.models.placement import Block
+from xnagent.models.parameters import LIFETIME_OPTION, merged, options_of, plain_id, sent_name, tools_of
+from xnagent.models.placement import Block, Markers
 from xnagent.models.raw_json import dump, object_text, whole_pairs
 
 WIRE: Final = "messages"
-LIFETIME_OPTION: Final = "cache_ttl"
-"""An option that is not sent: how long caches live, `5m` (default) or `1h`; `none` puts in no markers at all."""
 EMPTY: Final = "(empty)"
 """Stands where a message would have no text at all, which the wire refuses."""
 
 _RESERVED: Final = frozenset({"model", "stream", "messages", "tools", "system", "cache_control"})
-_LIFETIMES: Final[dict[str, Json]] = {
-    "5m": {"type": "ephemeral"},
-    "1h": {"type": "ephemeral", "ttl": "1h"},
+_SHORT: Final = b',"cache_control":{"type":"ephemeral"}'
+_LONG: Final = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+_MARKERS: Final = {
+    "5m": Markers(short=_SHORT, long=_LONG),
+    "1h": Markers(short=_LONG, long=_LONG),
     "none": None,
 }
 _OPAQUE: Final = frozenset({"thinking", "redacted_thinking"})
 
 
-def encode(manifest: ManifestRecorded, items: Sequence[Item]) -> bytes:
+def encode(manifest: ManifestRecorded, items: Sequence[Item], *, long_items: int = 0) -> bytes:
     """The body of the request: a pure function of its arguments.
 
+    Cache markers up to `long_items` items ask for an hour, those behind for five minutes.
     Raises UsageError if the manifest's options would overwrite what belongs to xnagent, or name an unknown lifetime.
     """
-    return render(MessagesRenderer(), manifest, items=items)
+    return render(MessagesRenderer(), manifest, items=items, long_items=long_items)
 
 
 class MessagesRenderer:
     """Implements `encoder.Renderer`."""
 
     def head(self, manifest: ManifestRecorded, items: Sequence[Item]) -> Piece:
-        """Parameters, tools, system; the first cache marker at their end."""
+        """Parameters, tools, system; the first cache marker goes to their end."""
         parts: dict[str, Json] = {**_parameters(manifest)}
         tools: list[dict[str, Json]] = tools_of(manifest, schema="input_schema")
         system: list[dict[str, Json]] = []
         if manifest.system.strip():
             system.append({"type": "text", "text": clean(manifest.system)})
-        if (control := _control(manifest)) and (last := [*tools, *system][-1:]):
-            last[0]["cache_control"] = control
         parts |= {"tools": tools} if tools else {}
         parts |= {"system": system} if system else {}
-        return Piece(content=(dump(parts)[:-1] + ',"messages":[').encode(), after="")
+        content = dump(parts)[:-1].encode()
+        mark_at = len(content) - len(b"}]") if tools or system else None
+        return Piece(content=content + b',"messages":[', after="", mark_at=mark_at)
 
     def group(self, group: Sequence[Item], *, manifest: ManifestRecorded, after: str) -> Piece:
         """Its blocks, in the message that is open if the same role speaks."""
@@ -79,10 +80,13 @@ class MessagesRenderer:
         """Of the open message, if there is one, and the body."""
         return b"]}]}" if after else b"]}"
 
-    def marker(self, manifest: ManifestRecorded) -> bytes:
+    def markers(self, manifest: ManifestRecorded) -> Markers | None:
         """A field at the end of a block."""
-        control = _control(manifest)
-        return f',"cache_control":{dump(control)}'.encode() if control else b""
+        lifetime = options_of(manifest, ()).get(LIFETIME_OPTION) or "5m"
+        if not isinstance(lifetime, str) or lifetime not in _MARKERS:
+            known = ", ".join(_MARKERS)
+            raise UsageError(f"OPTION_INVALID: {LIFETIME_OPTION} is {lifetime!r}; choose one of {known}")
+        return _MARKERS[lifetime]
 
 
 def _opening(role: str, after: str) -> str:
@@ -93,13 +97,6 @@ def _parameters(manifest: ManifestRecorded) -> dict[str, Json]:
     options = options_of(manifest, _RESERVED)
     options.pop(LIFETIME_OPTION, None)
     return merged({"model": manifest.model, "max_tokens": manifest.max_output_tokens, "stream": True}, options)
-
-
-def _control(manifest: ManifestRecorded) -> Json:
-    lifetime = options_of(manifest, ()).get(LIFETIME_OPTION) or "5m"
-    if not isinstance(lifetime, str) or lifetime not in _LIFETIMES:
-        raise UsageError(f"OPTION_INVALID: {LIFETIME_OPTION} is {lifetime!r}; choose one of {', '.join(_LIFETIMES)}")
-    return _LIFETIMES[lifetime]
 
 
 def _render(group: Iterable[Item]) -> Iterator[tuple[str, bool]]:

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from xnagent.core.tokens import Usage
 
-_INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_SHORT: Final = "ephemeral_5m_input_tokens"
+_LONG: Final = "ephemeral_1h_input_tokens"
+_INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", _SHORT, _LONG)
 
 
 class UsageMeter:
@@ -23,6 +25,7 @@ class UsageMeter:
         self._take(usage, *_INPUTS, "output_tokens")
         self._take(_part(usage, "output_tokens_details"), "thinking_tokens")
         split = _part(usage, "cache_creation")
+        self._take(split, _SHORT, _LONG)
         written = [count for count in map(_count, split.values()) if count is not None]
         if written and "cache_creation_input_tokens" not in self._numbers:
             self._numbers["cache_creation_input_tokens"] = sum(written)
@@ -47,6 +50,8 @@ class UsageMeter:
             input_tokens=total,
             cached_tokens=cached,
             cache_write_tokens=written,
+            cache_write_short_tokens=get(_SHORT),
+            cache_write_long_tokens=get(_LONG),
             output_tokens=output,
             reasoning_tokens=get("thinking_tokens"),
             is_estimated=output is None,

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
+from xnagent.core.items import Item, UserText
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.text import Json, canonical
 from xnagent.errors import UsageError
+from xnagent.models.raw_json import dump
 
 NAME_LIMIT: Final = 64
 ID_LIMIT: Final = 64
 
+LIFETIME_OPTION: Final = "cache_ttl"
+"""An option that is not sent: `none` puts in no cache markers at all, `1h` asks for an hour with each of them.
+
+Otherwise each request decides, see `core/lifetime.py`.
+"""
+BREAKPOINT_OPTION: Final = "cache_breakpoint"
+"""An option that is not sent: true puts an explicit cache breakpoint after the first message, for a rebase to find.
+
+The newest message is a breakpoint by itself (OpenAI since 5.6); a prefix that ends at neither is not found.
+"""
+
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _HASH_DIGITS: Final = 12
+_KEY_DIGITS: Final = 32
 
 
 def options_of(manifest: ManifestRecorded, reserved: Collection[str]) -> dict[str, Json]:
@@ -64,6 +78,15 @@ def plain_id(call_id: str) -> str:
 def short_id(call_id: str) -> str:
     """The call id, shortened where it is too long to be sent."""
     return call_id if 0 < len(call_id) <= ID_LIMIT else _hashed(call_id, call_id)
+
+
+def cache_key(manifest: ManifestRecorded, items: Sequence[Item]) -> str:
+    """Routes requests that begin alike to the same cache: the manifest and the first message, which no rebase changes.
+
+    A new generation keeps its key, because system, tools and objective are still cached where the old one was.
+    """
+    first = items[0].text if items and isinstance(items[0], UserText) else ""
+    return "xn-" + sha256(dump([manifest.manifest, first]).encode()).hexdigest()[:_KEY_DIGITS]
 
 
 def _hashed(readable: str, original: str) -> str:

@@ -53,10 +53,18 @@ def _last_markable(blocks: Sequence[Block], end: int) -> int | None:
     return next((mark for mark in marks if mark is not None), None)
 
 
-def with_marks(content: bytes, places: Iterable[int], *, marker: bytes) -> bytes:
-    """The content with the marker put in at each of the places, which are ascending."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers:
+    """What is put in to mark a block: by how long what ends there is to live."""
+
+    short: bytes
+    long: bytes
+
+
+def with_marks(content: bytes, places: Iterable[int], *, markers: Markers, long_until: int = 0) -> bytes:
+    """The content with a marker put in at each of the places, which are ascending; the long one before `long_until`."""
     parts, done = [], 0
     for at in places:
-        parts += [content[done:at], marker]
+        parts += [content[done:at], markers.long if at < long_until else markers.short]
         done = at
     return b"".join([*parts, content[done:]])

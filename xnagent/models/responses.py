@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from typing import Any, Final
 
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.text import Json, clean
 from xnagent.models.encoder import Piece, render, with_what_follows
-from xnagent.models.parameters import merged, options_of, sent_name, short_id, tools_of
+from xnagent.models.parameters import BREAKPOINT_OPTION, cache_key, merged, options_of, sent_name, short_id, tools_of
+from xnagent.models.placement import Markers
 from xnagent.models.raw_json import dump, whole_pairs
 
 WIRE: Final = "responses"
 PHASE: Final = "phase"
 """A reply's text may be labelled; the label is kept as an opaque item before it: `{"phase":"commentary"}`."""
-BREAKPOINT_OPTION: Final = "cache_breakpoint"
-"""An option that is not sent: true puts an explicit cache breakpoint after the objective, so that a rebase finds it."""
 
 _RESERVED: Final = frozenset(
     {
@@ -38,7 +36,6 @@ _RESERVED: Final = frozenset(
     }
 )
 _JOINED: Final = ","
-_KEY_DIGITS: Final = 32
 
 
 def encode(manifest: ManifestRecorded, items: Sequence[Item]) -> bytes:
@@ -72,9 +69,9 @@ class ResponsesRenderer:
         """Of the input and the body."""
         return b"]}"
 
-    def marker(self, manifest: ManifestRecorded) -> bytes:
+    def markers(self, manifest: ManifestRecorded) -> Markers | None:
         """None that moves: the newest message is a breakpoint by itself."""
-        return b""
+        return None
 
 
 def _parameters(manifest: ManifestRecorded, items: Sequence[Item]) -> dict[str, Json]:
@@ -89,15 +86,6 @@ def _parameters(manifest: ManifestRecorded, items: Sequence[Item]) -> dict[str, 
         "prompt_cache_key": cache_key(manifest, items),
     }
     return merged(fixed, options)
-
-
-def cache_key(manifest: ManifestRecorded, items: Sequence[Item]) -> str:
-    """Routes requests that begin alike to the same cache: the manifest and the first message, which no rebase changes.
-
-    A new generation keeps its key, because system, tools and objective are still cached where the old one was.
-    """
-    first = items[0].text if items and isinstance(items[0], UserText) else ""
-    return "xn-" + sha256(dump([manifest.manifest, first]).encode()).hexdigest()[:_KEY_DIGITS]
 
 
 def _render_objective(group: Sequence[Item]) -> str:

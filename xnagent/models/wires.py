@@ -55,9 +55,11 @@ def wire_named(name: str, *, model: str) -> Wire:
     return BY_NAME[name]
 
 
-def encode(manifest: ManifestRecorded, items: Sequence[Item]) -> bytes:
+def encode(manifest: ManifestRecorded, items: Sequence[Item], *, long_items: int = 0) -> bytes:
     """The body of a request, on the wire that its manifest names: the bytes that were sent, for a given spine.
 
+    Cache markers up to `long_items` items ask for the longer lifetime, as the log says of each request.
     Raises UsageError for a wire that this version does not speak.
     """
-    return render(wire_named(manifest.wire, model=manifest.model).renderer, manifest, items=items)
+    renderer = wire_named(manifest.wire, model=manifest.model).renderer
+    return render(renderer, manifest, items=items, long_items=long_items)

@@ -79,6 +79,8 @@ class Books:
     output_tokens: int = 0
     """With reasoning."""
     written_tokens: int = 0
+    written_long_tokens: int = 0
+    """What of that was for the longer lifetime."""
     reasoning_tokens: int = 0
 
     def add(self, reading: CacheReading, *, output: int, reasoning: int) -> None:
@@ -87,6 +89,7 @@ class Books:
         self.input_tokens += reading.prompt
         self.cached_tokens += reading.cached
         self.written_tokens += reading.written
+        self.written_long_tokens += reading.written_long
         self.output_tokens += output
         self.reasoning_tokens += reasoning
 

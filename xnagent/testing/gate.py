@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from xnagent.testing.answer import Answer
+from xnagent.testing.check_breakpoints import check_breakpoints
 from xnagent.testing.check_chat import check_chat, check_reasoning
 from xnagent.testing.check_messages import check_messages
 from xnagent.testing.check_responses import check_responses
@@ -49,8 +50,10 @@ class Gate:
                 yield from check_messages(request.data, alternates=provider.alternates, reasoned=self._calls)
             case "responses":
                 yield from check_responses(request.data, reasoned=self._calls)
+                yield from _breakpoints(request, provider)
             case "chat" if provider.family != "generic":
                 yield from check_chat(request.data, provider=provider)
+                yield from _breakpoints(request, provider)
                 if provider.needs_reasoning:
                     yield from check_reasoning(request.data, calls=self._calls, texts=self._texts)
             case _:
@@ -70,3 +73,8 @@ class Gate:
         most = data.get("max_tokens") or data.get("max_completion_tokens") or data.get("max_output_tokens") or 0
         size = len(prompt_of(request, provider.cache.order).data)
         return overflow(provider, tokens_of(size, provider.cache.bytes_per_token), wire=request.wire, output=most)
+
+
+def _breakpoints(request: Received, provider: Provider) -> Iterator[Refusal]:
+    is_known = provider.cache.has_implicit_mark
+    return check_breakpoints(request.data, wire=request.wire, is_known=is_known)
