@@ -79,6 +79,7 @@ def head(system: str = "Be good.", tools: tuple[dict[str, str], ...] = (tool("ba
     )
 
 
+NEW_READ = (tool("bash"), tool("read", "Now."))
 OTHER_TOOLS = (tool("read"), tool("bash"))
 BROKEN = Break(segment="head", index=0, lost_bytes=1_000, detail="first differing byte 3: b'a' became b'b'")
 

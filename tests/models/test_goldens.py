@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 from tests.models.speaking import WIRES, call, manifest, result, said, sealed, user
 from xnagent.core.items import Item
 from xnagent.core.text import canonical
-from xnagent.models.wires import encode
+from xnagent.models import wires
 
 ROUND: list[Item] = [
     user("Go."),
@@ -23,9 +23,9 @@ ROUND: list[Item] = [
 REBASED: list[Item] = [user("Go."), user("<checkpoint>"), call("c9", '{"a":'), result("c9", "", is_error=True)]
 
 
-def shown(wire: str, items: list[Item], **changes: str) -> str:
+def shown(wire: str, items: list[Item], *, long_items: int = 0, **changes: str) -> str:
     """The bytes, a line for each part."""
-    body = encode(manifest(wire, **changes), items).decode()
+    body = wires.encode(manifest(wire, **changes), items, long_items=long_items).decode()
     names = "max_|tools|system|instructions|messages|input|include|tool_calls|function|parameters|reasoning"
     text = re.sub(rf',(?=\{{"|"(?:{names}))|(?<=:\[)(?=\{{")', lambda found: found.group() + "\n", body)
     assert text.replace("\n", "") == body
@@ -163,4 +163,55 @@ def test_messages_after_rebase_with_long_lived_caches():
 "input":{"unparsed_arguments":"{\\"a\\":"}}]},
 {"role":"user","content":[
 {"type":"tool_result","tool_use_id":"c9","content":"(empty)","is_error":true,"cache_control":{"type":"ephemeral","ttl":"1h"}}]}]}\
+""")
+
+
+def test_chat_with_an_explicit_breakpoint():
+    options = canonical({"cache_breakpoint": True})
+    assert shown("chat", [user("Go."), user("<state>")], tools="[]", options=options) == snapshot("""\
+{"model":"some-model","stream":true,"stream_options":{"include_usage":true},
+"max_tokens":1000,"prompt_cache_key":"xn-d466417a2f8096701c417fd4543ee7a7",
+"messages":[
+{"role":"system","content":"Be good."},
+{"role":"user","content":[
+{"type":"text","text":"Go.","prompt_cache_breakpoint":{"mode":"explicit"}}]},
+{"role":"user","content":"<state>"}]}\
+""")
+
+
+def test_responses_with_an_explicit_breakpoint():
+    options = canonical({"cache_breakpoint": True})
+    assert shown("responses", [user("Go."), user("<state>")], tools="[]", options=options) == snapshot("""\
+{"model":"some-model","stream":true,"store":false,
+"include":["reasoning.encrypted_content"],
+"max_output_tokens":1000,"prompt_cache_key":"xn-d466417a2f8096701c417fd4543ee7a7",
+"instructions":"Be good.",
+"input":[
+{"role":"user","content":[
+{"type":"input_text","text":"Go.","prompt_cache_breakpoint":{"mode":"explicit"}}]},
+{"role":"user","content":"<state>"}]}\
+""")
+
+
+def test_messages_with_both_lifetimes():
+    assert shown("messages", ROUND, tools="[]", long_items=2) == snapshot("""\
+{"model":"some-model",
+"max_tokens":1000,"stream":true,
+"system":[
+{"type":"text","text":"Be good.","cache_control":{"type":"ephemeral","ttl":"1h"}}],
+"messages":[
+{"role":"user","content":[
+{"type":"text","text":"Go.","cache_control":{"type":"ephemeral","ttl":"1h"}},
+{"type":"text","text":"<state>","cache_control":{"type":"ephemeral","ttl":"1h"}}]},
+{"role":"assistant","content":[
+{"type":"thinking", "thinking":"need \\u006cs", "signature":"EqQB/+=="},
+{"type":"text","text":"I look."},
+{"type":"tool_use","id":"c1","name":"bash",
+"input":{"b": 1,"a":"\\u00e9", "n":1.0}},
+{"type":"tool_use","id":"call_2_fc_9_aaee0e99cf6c","name":"read",
+"input":{}}]},
+{"role":"user","content":[
+{"type":"tool_result","tool_use_id":"c1","content":"one\\ntwo"},
+{"type":"tool_result","tool_use_id":"call_2_fc_9_aaee0e99cf6c","content":"BAD_ARGS: \u2028","is_error":true},
+{"type":"text","text":"<delta>","cache_control":{"type":"ephemeral"}}]}]}\
 """)

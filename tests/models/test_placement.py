@@ -1,20 +1,25 @@
 """Cache breakpoints: never more than four, and the entry of the request before is always found."""
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.speaking import call, growths, manifest, marker_count, result, said, sealed, user
+from tests.models.speaking import call, growths, manifest, marker_count, result, said, sealed, user, without_markers
 from xnagent.core.items import Item
+from xnagent.core.prefix import find_break
 from xnagent.core.spine import Spine
 from xnagent.core.text import canonical
 from xnagent.errors import UsageError
-from xnagent.models.messages import encode
+from xnagent.models.encoder import Encoder
+from xnagent.models.messages import MessagesRenderer, encode
 from xnagent.models.placement import LOOK_BACK_BLOCKS, MOST_BREAKPOINTS, Block, Markers, place, with_marks
+from xnagent.testing.check_marks import check_marks
 
 CHOSEN = manifest("messages")
 
@@ -168,3 +173,45 @@ def test_marks_are_put_in_at_their_places():
     assert with_marks(b"abcd", (0, 2, 4), markers=markers) == b"-ab-cd-"
     assert with_marks(b"abcd", (0, 2, 4), markers=markers, long_until=3) == b"=ab=cd-"
     assert with_marks(b"abcd", (), markers=markers) == b"abcd"
+
+
+def lifetimes(body: bytes) -> list[str]:
+    """Of each marker, in the order of the request."""
+    return [found.decode() or "5m" for found in re.findall(rb'"type":"ephemeral"(?:,"ttl":")?(1h)?"?\}', body)]
+
+
+ROUNDS = [user("Go."), user("<state>"), said("a"), user("On."), said("b"), user("Last.")]
+
+
+@pytest.mark.parametrize(
+    ("long_items", "expected"),
+    [
+        (0, ["5m", "5m", "5m", "5m"]),
+        (1, ["1h", "1h", "5m", "5m"]),
+        (3, ["1h", "1h", "5m", "5m"]),
+        (4, ["1h", "1h", "1h", "5m"]),
+        (6, ["1h", "1h", "1h", "1h"]),
+        (99, ["1h", "1h", "1h", "1h"]),
+    ],
+)
+def test_markers_ask_for_an_hour_up_to_where_the_log_says(long_items: int, expected: list[str]):
+    body = encode(CHOSEN, ROUNDS, long_items=long_items)
+    assert lifetimes(body) == expected
+    assert without_markers(body) == without_markers(encode(CHOSEN, ROUNDS))
+
+
+@given(history=growths(), choices=st.lists(st.integers(0, 40), min_size=20, max_size=20))
+def test_I1_a_lifetime_changes_nothing_but_markers_and_an_hour_never_stands_behind_five_minutes(
+    history: list[Spine], choices: list[int]
+):
+    encoder, before = Encoder(MessagesRenderer()), None
+    for grown, long_items in zip(history, choices, strict=False):
+        body = encoder.encode(CHOSEN, replace(grown, long_items=long_items))
+        assert body.content == encode(CHOSEN, grown.items, long_items=long_items)
+        assert body.sha256 == sha256(body.content).hexdigest()
+        assert without_markers(body.content) == without_markers(encode(CHOSEN, grown.items))
+        assert list(check_marks(json.loads(body.content))) == []
+        assert lifetimes(body.content) == sorted(lifetimes(body.content))
+        if before is not None and before[0] == grown.lineage:
+            assert find_break(before[1], body.segments) is None
+        before = (grown.lineage, body.segments)

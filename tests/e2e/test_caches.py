@@ -1,0 +1,101 @@
+"""Whole sessions against providers with caches: what is asked of them, what they report, what it costs."""
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.bench import Bench, Ended, bash, finish, scripted, start, submit, task
+from xnagent.core.ids import PLANNER
+from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineRebased
+from xnagent.inspect.reading import Reading
+from xnagent.inspect.report import document, part_text
+from xnagent.testing.script import Script
+from xnagent.testing.server import ScriptedServer
+
+LONG = "Make it so. " + "Mind the details. " * 1_500
+PRICE = {
+    "input_usd": 4.0,
+    "cached_usd": 0.4,
+    "cache_write_usd": 5.0,
+    "cache_write_long_usd": 8.0,
+    "output_usd": 20.0,
+}
+MESSAGES: dict[str, Any] = {
+    "planner__model__wire": "messages",
+    "models": {"m": {"price": PRICE}},
+}
+
+
+def story() -> Script:
+    return scripted(
+        start(task("a")), finish("r1 settled: completed"), workers={"a": [bash("echo 'x = 2' > a.py"), submit()]}
+    )
+
+
+def split(ended: Ended, agent: str) -> list[tuple[int, int]]:
+    """Tokens written for five minutes and for an hour, for each reply."""
+    return [
+        (reply.usage.cache_write_short_tokens, reply.usage.cache_write_long_tokens) for reply in ended.replies(agent)
+    ]
+
+
+@pytest.mark.parametrize("asked", ["auto", "5m", "1h"])
+async def test_M33_B067_writes_are_asked_for_reported_and_priced_by_lifetime(bench: Bench, asked: str):
+    with ScriptedServer(story(), provider="anthropic") as server:
+        ended = await bench.run(server, LONG, planner__model__cache_ttl=asked, **MESSAGES)
+        server.check()
+    assert ended.outcome == "completed"
+    planner, worker = split(ended, PLANNER), split(ended, "r1")
+    assert all(long == 0 for _, long in worker)
+    has_long = [long > 0 for _, long in planner]
+    # Only while the run is active the Planner is about to wait.
+    expected = {"auto": [False, True, False], "5m": [False] * 3, "1h": [True] * 3}
+    assert has_long == expected[asked]
+    written = sum(short + long for short, long in [*planner, *worker])
+    assert written == server.books.written_tokens == ended.record["usage"]["cache_write_tokens"]
+    assert sum(long for _, long in planner) == server.books.written_long_tokens
+    for reply in ended.of(ReplyReceived):
+        usage = reply.usage
+        fresh = usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
+        dollars = fresh * 4 + usage.cached_tokens * 0.4 + usage.output_tokens * 20
+        dollars += usage.cache_write_short_tokens * 5 + usage.cache_write_long_tokens * 8
+        assert reply.cost_usd == pytest.approx(dollars / 1e6)
+
+
+async def test_M33_predictions_are_what_the_provider_reports(bench: Bench):
+    models = {"m": {"price": PRICE, "cache_minimum_tokens": 1024}}
+    with ScriptedServer(story(), provider="anthropic") as server:
+        ended = await bench.run(server, LONG, planner__model__wire="messages", models=models)
+    predicted = {started.request: started.predicted_cached_tokens for started in ended.of(RequestStarted)}
+    known = [(predicted[reply.request], reply.usage.cached_tokens) for reply in ended.of(ReplyReceived)]
+    pairs = [pair for pair in known if pair[0] is not None]
+    assert len(pairs) >= 3
+    assert all(left == right for left, right in pairs)
+
+
+async def test_M33_inspect_shows_what_was_written_for_how_long(bench: Bench):
+    with ScriptedServer(story(), provider="anthropic") as server:
+        ended = await bench.run(server, LONG, **MESSAGES)
+    reading = Reading(session=bench.session, state=ended.state, events=ended.events)
+    shown = document(reading, ["requests", "cost"])
+    rows = shown["requests"]
+    planner = [row for row in rows if row["agent"] == PLANNER]
+    assert [row["cache_write_long_tokens"] for row in planner] == [long for _, long in split(ended, PLANNER)]
+    assert [row["long_items"] for row in planner] == [0, planner[1]["items"], planner[1]["items"]]
+    assert shown["cost"]["by_role"]["planner"]["cache_write_long_tokens"] == server.books.written_long_tokens
+    for part in ("requests", "cost"):
+        assert "for long" in part_text(reading, part)
+
+
+async def test_M34_deepseek_a_rebase_finds_system_tools_and_its_first_message(bench: Bench):
+    steps = [bash(f"seq 1 2500; echo {number}") for number in range(8)]
+    script = scripted(start(task("a")), finish("r1 settled: completed"), workers={"a": [*steps, submit()]})
+    with ScriptedServer(script, provider="deepseek") as server:
+        ended = await bench.run(server, planner__model__window=16_000, planner__model__max_output_tokens=2_000)
+    rebased = [number for number, stored in enumerate(ended.events) if isinstance(stored.event, SpineRebased)]
+    assert rebased
+    first = ended.replies("r1")[0].usage
+    for number in rebased:
+        later = (stored.event for stored in ended.events[number:])
+        reply = next(event for event in later if isinstance(event, ReplyReceived) and event.agent == "r1")
+        assert reply.usage.cached_tokens == first.input_tokens // 64 * 64
