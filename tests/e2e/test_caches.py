@@ -1,12 +1,13 @@
 """Whole sessions against providers with caches: what is asked of them, what they report, what it costs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.bench import Bench, Ended, bash, finish, scripted, start, submit, task
+from tests.e2e.bench import Bench, Ended, bash, call, delegate, finish, on, plan, scripted, start, submit, task
 from xnagent.core.ids import PLANNER
-from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineRebased
+from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, SpineRebased
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import document, part_text
 from xnagent.testing.script import Script
@@ -99,3 +100,46 @@ async def test_M34_deepseek_a_rebase_finds_system_tools_and_its_first_message(be
         later = (stored.event for stored in ended.events[number:])
         reply = next(event for event in later if isinstance(event, ReplyReceived) and event.agent == "r1")
         assert reply.usage.cached_tokens == first.input_tokens // 64 * 64
+
+
+READ = call("read", path="long.md")
+
+
+@pytest.mark.parametrize("has_whole_requests", [True, False])
+async def test_M34_deepseek_a_rebase_of_the_planner_finds_its_objective_if_that_was_a_request(
+    tmp_path: Path, has_whole_requests: bool
+):
+    bench = Bench(tmp_path, files={"long.md": "many words\n" * 3_000})
+    script = scripted(on("<objective>", calls=[READ]), on(calls=[READ], times=5), finish(), wait=None)
+    with ScriptedServer(script, provider="deepseek") as server:
+        ended = await bench.run(
+            server,
+            "Read it. " + "With care. " * 300,
+            planner__model__window=16_000,
+            planner__model__max_output_tokens=2_000,
+            models={"m": {"cache_whole_requests": has_whole_requests}},
+        )
+        server.check()
+    assert ended.outcome == "completed"
+    rebased = next(number for number, stored in enumerate(ended.events) if isinstance(stored.event, SpineRebased))
+    later = (stored.event for stored in ended.events[rebased:])
+    cached = next(event for event in later if isinstance(event, ReplyReceived)).usage.cached_tokens
+    objective = ended.replies()[0].usage.input_tokens
+    if has_whole_requests:
+        assert ended.of(RequestStarted)[0].items == 1
+        assert cached == objective // 64 * 64 > 1_000
+    else:
+        assert cached < objective // 64 * 64
+
+
+async def test_M34_the_state_comes_as_soon_as_there_is_something_to_tell(bench: Bench):
+    planned = on("<objective>", calls=[plan(task("a")), *delegate("a")])
+    script = scripted(planned, finish("r1 settled: completed"), workers={"a": [submit()]})
+    with ScriptedServer(script, provider="deepseek") as server:
+        ended = await bench.run(server, models={"m": {"cache_whole_requests": True}})
+        server.check()
+    assert ended.outcome == "completed"
+    kinds = [event.kind for event in ended.of(SpineExtended) if event.agent == PLANNER]
+    assert kinds[:2] == ["objective", "baseline"]
+    assert '"a":{' in ended.told(kind="baseline")[0]
+    assert next(started.items for started in ended.of(RequestStarted) if started.agent == PLANNER) == 1

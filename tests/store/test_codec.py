@@ -116,3 +116,24 @@ def test_a_record_is_flat_and_begins_with_its_envelope():
     assert record["type"] == "session_started"
     assert record["checks"] == ["pytest -q"]
     assert record["at"] == "2026-11-30T14:15:02.123Z"
+
+
+def test_events_of_older_logs_have_what_they_did_not_say_as_unknown():
+    started = {
+        "agent": "planner",
+        "request": 1,
+        "manifest": "m",
+        "items": 2,
+        "estimate_tokens": 9,
+        "predicted_cached_tokens": None,
+        "sha256": "s",
+        "size_bytes": 4,
+        "type": "request_started",
+    }
+    read = decode(json.dumps(started).encode(), seq=1)
+    assert (read.long_items, read.waited_seconds, read.ceiling_usd) == (0, None, None)
+    usage = {"input_tokens": 9, "cache_write_tokens": 7}
+    reply = {"agent": "planner", "request": 1, "items": [], "usage": usage, "cost_usd": None, "finish": "stop"}
+    read = decode(json.dumps({**reply, "duration_seconds": 1.0, "type": "reply_received"}).encode(), seq=2)
+    assert (read.usage.cache_write_tokens, read.usage.cache_write_short_tokens) == (7, None)
+    assert read.usage.cache_write_long_tokens is None

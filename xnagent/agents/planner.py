@@ -45,6 +45,17 @@ class PlannerAgent:
         if not spine_of(log.state, PLANNER).items:
             await log.append(objective_message(log.ahead))
         await make_room(self.desk, self.seat)
-        await append_news(self.desk, self.seat, make=state_message)
+        if not self._begins_alone():
+            await append_news(self.desk, self.seat, make=state_message)
         if log.ahead.planner == "unfinished":
             await log.append(nudge_message(log.ahead))
+
+    def _begins_alone(self) -> bool:
+        """Whether the objective goes out without a state that has nothing to tell.
+
+        Where a cache finds only whole requests again, that makes system, tools and objective one: a rebase finds them.
+        """
+        state = self.desk.log.ahead
+        is_first = len(spine_of(state, PLANNER).items) == 1 and not state.cause_count
+        board = state.board
+        return self.seat.cache.has_whole_requests and is_first and not (board.tasks or board.facts)

@@ -215,6 +215,8 @@ class ModelTable(Section):
     """A shorter prefix is not cached."""
     cache_block_tokens: Count | None = None
     """A prefix is served in whole blocks of so many tokens."""
+    cache_whole_requests: bool | None = None
+    """Whether a prefix is found only where an earlier request or its reply ended (DeepSeek)."""
     cache_breakpoints: bool | None = None
     """Whether the endpoint takes explicit cache breakpoints in messages (OpenAI since 5.6)."""
     render_order: RenderOrder | None = None

@@ -111,8 +111,10 @@ def _validated(data: dict[str, Any], merged: Merged) -> Settings:
 def _explain(error: ErrorDetails, merged: Merged) -> str:
     place = tuple(str(part) for part in error["loc"])
     hits = [path for path in merged if place[: len(path)] == path or path[: len(place)] == place]
-    key = dotted(hits[0]) if len(hits) == 1 else ".".join(place)
-    origins = ", ".join(dict.fromkeys(merged[path].origin for path in hits)) or "defaults"
+    key = dotted(hits[0]) if len(hits) == 1 else dotted(place)
+    # What is missing came from nowhere: whoever wrote its table left it out.
+    told = hits or [path for path in merged if path[: len(place) - 1] == place[:-1]]
+    origins = ", ".join(dict.fromkeys(merged[path].origin for path in told)) or "defaults"
     message = error["msg"].removeprefix("Value error, ")
     is_shown = not SECRET_KEYS.intersection(place) and not isinstance(error["input"], dict | Settings)
     got = f", not {error['input']!r}" if is_shown and len(hits) == 1 else ""

@@ -21,6 +21,8 @@ class CacheRule:
     """A shorter prefix is not cached; None: nobody says."""
     block_tokens: int | None = None
     """A prefix is served in whole blocks of so many tokens; None: to the token, or nobody says."""
+    has_whole_requests: bool = False
+    """A prefix is found only where an earlier request or its reply ended (DeepSeek)."""
     order: RenderOrder | None = None
     """None: nobody says."""
 
