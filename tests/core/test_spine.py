@@ -11,8 +11,19 @@ from xnagent.core import events as ev
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
 from xnagent.core.items import AssistantText, ToolCall, ToolResult, UserText
+from xnagent.core.lifetime import Wait
 from xnagent.core.rebase import RebasePolicy, Room, is_due, is_over
-from xnagent.core.spine import Spine, add_result, estimate, extend, missing_calls
+from xnagent.core.spine import (
+    Spine,
+    add_reply,
+    add_result,
+    estimate,
+    extend,
+    missing_calls,
+    replace_items,
+    start_request,
+)
+from xnagent.core.spine_events import RequestStarted
 from xnagent.core.state import spine_of
 from xnagent.core.tokens import Usage
 
@@ -175,3 +186,42 @@ def test_M32_tokens_of_the_last_request_count_whether_cached_or_not():
     usage = Usage(input_tokens=3_000, cached_tokens=2_900, output_tokens=50)
     story.reply(PLANNER, AssistantText(text="ok"), usage=usage)
     assert estimate(story.spine(), ROOM.head_tokens) == 3_050
+
+
+def sent(spine: Spine, *, long_items: int = 0, waited_seconds: float | None = None, has_runs: bool = False) -> Spine:
+    """The spine with a request under way."""
+    started = RequestStarted(
+        agent=spine.agent,
+        request=1,
+        manifest="m",
+        items=len(spine.items),
+        estimate_tokens=1,
+        predicted_cached_tokens=None,
+        sha256="s",
+        size_bytes=1,
+        long_items=long_items,
+        waited_seconds=waited_seconds,
+    )
+    return start_request(spine, started, has_runs=has_runs)
+
+
+def test_M33_a_request_that_is_sent_again_is_no_second_wait_and_waits_outlive_a_rebase():
+    text = UserText(text="x", origin="user")
+    first = sent(extend(Spine(agent=PLANNER), [text, text]), waited_seconds=None, has_runs=True)
+    replied = add_reply(first, [AssistantText(text="a")], usage=Usage())
+    second = sent(replied, waited_seconds=7.0)
+    again = sent(second, waited_seconds=9.0)
+    assert again.waits == second.waits == (Wait(seconds=7.0, had_runs=True),)
+    rebased = replace_items(again, [text, text], board=None, cursor=0)
+    assert rebased.waits == again.waits
+    assert sent(rebased, waited_seconds=3.0).waits[-1] == Wait(seconds=3.0, had_runs=False)
+
+
+def test_M33_a_rebase_leaves_the_longer_lifetime_to_what_it_keeps():
+    text = UserText(text="x", origin="user")
+    spine = extend(Spine(agent=PLANNER), [text, text, text])
+    long, short = sent(spine, long_items=3), sent(spine, long_items=2)
+    assert (long.is_long_lived, short.is_long_lived, spine.is_long_lived) == (True, False, False)
+    rebased = [replace_items(one, [text, text], board=None, cursor=0) for one in (long, short, sent(spine))]
+    assert [one.long_items for one in rebased] == [1, 1, 0]
+    assert not any(one.is_long_lived for one in rebased)

@@ -31,7 +31,7 @@ responses_params = pytest.importorskip("openai.types.responses.response_create_p
 anthropic_params = pytest.importorskip("anthropic.types.message_create_params")
 
 OPTIONS = {
-    "chat": {"reasoning_effort": "low", "max_tokens_name": "max_completion_tokens"},
+    "chat": {"reasoning_effort": "low", "max_tokens_name": "max_completion_tokens", "cache_breakpoint": True},
     "responses": {"reasoning": {"effort": "low"}, "cache_breakpoint": True, "prompt_cache_options": {"ttl": "12h"}},
     "messages": {"thinking": {"type": "adaptive"}, "cache_ttl": "1h", "output_config": {"effort": "low"}},
 }

@@ -120,7 +120,11 @@ def test_C9_usage_is_normalised():
 def test_C9_writes_by_lifetime_are_added():
     details = {"cached_tokens": 1, "cache_write_tokens_details": {"ttl_30m_tokens": 4, "ttl_12h_tokens": 5}}
     usage = {**RESPONSES_USAGE, "input_tokens_details": details}
-    assert decode([terminal("completed", usage=usage)]).usage.cache_write_tokens == 9
+    read = decode([terminal("completed", usage=usage)]).usage
+    assert (read.cache_write_tokens, read.cache_write_short_tokens, read.cache_write_long_tokens) == (9, 4, 5)
+    one = {"cached_tokens": 1, "cache_write_tokens": 6, "cache_write_tokens_details": {"ttl_12h_tokens": 5}}
+    read = decode([terminal("completed", usage={**usage, "input_tokens_details": one})]).usage
+    assert (read.cache_write_tokens, read.cache_write_short_tokens, read.cache_write_long_tokens) == (6, None, 5)
 
 
 def test_B069_without_usage_it_is_unknown():

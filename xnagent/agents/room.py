@@ -9,7 +9,7 @@ from xnagent.agents.prompting import missed_message
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.events import LimitReached
 from xnagent.core.ids import PLANNER
-from xnagent.core.pricing import break_even_steps, write_usd
+from xnagent.core.pricing import break_even_steps, price_for, write_usd
 from xnagent.core.rebase import MAX_UNANSWERED_REBASES, RebaseCause, RebasePlan, is_due, is_over, plan_rebase, room_for
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import RebaseRefused, SpineExtended, SpineRebased
@@ -83,6 +83,7 @@ def _refused(spine: Spine, plan: RebasePlan, *, cause: str) -> RebaseRefused:
 def _rebased(seat: Seat, plan: RebasePlan, *, cause: str, cursor: int) -> SpineRebased:
     written = plan.tokens_after - seat.head_tokens
     dropped = plan.tokens_before - plan.tokens_after
+    price = None if seat.price is None else price_for(seat.price, plan.tokens_after)
     return SpineRebased(
         agent=seat.agent,
         items=plan.items,
@@ -93,8 +94,8 @@ def _rebased(seat: Seat, plan: RebasePlan, *, cause: str, cursor: int) -> SpineR
         items_dropped=plan.items_dropped,
         checkpoint_tokens=plan.checkpoint_tokens,
         unreferenced=plan.unreferenced,
-        price_usd=None if seat.price is None else write_usd(written, seat.price),
-        break_even_steps=break_even_steps(dropped=dropped, written=written, price=seat.price),
+        price_usd=None if price is None else write_usd(written, price),
+        break_even_steps=break_even_steps(dropped=dropped, written=written, price=price),
     )
 
 

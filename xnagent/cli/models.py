@@ -12,7 +12,20 @@ from xnagent.config.entry import catalog_of
 from xnagent.core.text import Json
 from xnagent.inspect.plain import UNKNOWN, count, table
 
-COLUMNS = ("model", "wire", "window", "output", "in $/M", "cached", "cache write", "out", "key", "as of")
+COLUMNS = (
+    "model",
+    "wire",
+    "window",
+    "output",
+    "in $/M",
+    "cached",
+    "cache write",
+    "for long",
+    "out",
+    "dearer above",
+    "key",
+    "as of",
+)
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -30,8 +43,11 @@ def execute(arguments: Namespace, console: Console) -> int:
 def _row(name: str, entry: ModelTable) -> tuple[str, ...]:
     price = entry.price
     prices = (
-        (None,) * 4 if price is None else (price.input_usd, price.cached_usd, price.cache_write_usd, price.output_usd)
+        (None,) * 5
+        if price is None
+        else (price.input_usd, price.cached_usd, price.cache_write_usd, price.cache_write_long_usd, price.output_usd)
     )
+    tiers = () if price is None else price.tiers
     key = entry.api_key_env or "-"
     return (
         name,
@@ -39,6 +55,7 @@ def _row(name: str, entry: ModelTable) -> tuple[str, ...]:
         count(entry.window_tokens),
         count(entry.max_output_tokens),
         *(UNKNOWN if usd is None else f"{usd:g}" for usd in prices),
+        count(min(tier.above_tokens for tier in tiers)) if tiers else "-",
         f"{key} (set)" if os.environ.get(key) else key,
         entry.date or UNKNOWN,
     )
