@@ -8,6 +8,7 @@ import pytest
 
 from xnagent.agents.asking import ask
 from xnagent.agents.desk import Desk, Seat
+from xnagent.agents.lasting import lasting
 from xnagent.app.replay import replay, request_bytes
 from xnagent.core.caching import CacheRule
 from xnagent.core.events import RunStarted, SessionStarted, TaskAdded
@@ -83,7 +84,17 @@ class Table:
     ) -> int:
         """One request, so many seconds after the one before; how many items of it are to live long."""
         self.clock.advance(after)
-        seat = Seat(
+        seat = self.seat(lifetime, cached=cached, price=price)
+        await self.store.append(
+            SpineExtended(agent=PLANNER, kind="nudge", items=(UserText(text="On.", origin="harness"),))
+        )
+        await ask(self.desk, seat)
+        started = self.events(RequestStarted)[-1]
+        assert started.long_items in {0, started.items} or started.long_items < started.items
+        return started.long_items
+
+    def seat(self, lifetime: Lifetime, *, cached: int | None = None, price: Price | None = PRICE) -> Seat:
+        return Seat(
             agent=PLANNER,
             model=Talker(cached),
             manifest=MANIFEST,
@@ -96,13 +107,6 @@ class Table:
             cache=RULE,
             lifetime=lifetime,
         )
-        await self.store.append(
-            SpineExtended(agent=PLANNER, kind="nudge", items=(UserText(text="On.", origin="harness"),))
-        )
-        await ask(self.desk, seat)
-        started = self.events(RequestStarted)[-1]
-        assert started.long_items in {0, started.items} or started.long_items < started.items
-        return started.long_items
 
     async def delegate(self) -> None:
         """From now on a run is active."""
@@ -223,3 +227,22 @@ async def test_T27_a_request_that_writes_for_an_hour_reserves_the_dearer_price(t
     output = 1_000 * 20
     assert long.ceiling_usd == pytest.approx((long.estimate_tokens * 8 + output) / 1e6)
     assert short.ceiling_usd == pytest.approx((short.estimate_tokens * 5 + output) / 1e6)
+
+
+async def test_I1_a_request_that_a_crash_cut_off_is_sent_again_as_it_was(table: Table):
+    await table.ask(lifetime="1h")
+    await table.store.append(
+        RequestStarted(
+            agent=PLANNER,
+            request=2,
+            manifest=MANIFEST.manifest,
+            items=len(table.spine.items),
+            estimate_tokens=1,
+            predicted_cached_tokens=None,
+            sha256="s",
+            size_bytes=1,
+            long_items=1,
+        )
+    )
+    table.desk = replace(desk_of(table.store, table.clock), prefix="off")
+    assert lasting(table.desk, table.seat("5m"), size_tokens=9).long_items == 1

@@ -8,12 +8,13 @@ from typing import Final
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
 from xnagent.agents.drifting import drifted
 from xnagent.agents.lasting import lasting
+from xnagent.agents.moment import moment_of
 from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.caching import predicted_tokens
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break, in_head
-from xnagent.core.pricing import ceiling_usd, cost_usd
+from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
@@ -52,7 +53,7 @@ async def _ask_once(desk: Desk, seat: Seat) -> None:
     await check_fit(desk, seat)
     async with desk.gate:
         request, body = await _open(desk, seat)
-    began, at = desk.clock.monotonic(), desk.clock.now()
+    began, at = desk.clock.monotonic(), moment_of(desk.clock.now())
     reply = await _attempts(desk, seat, request=request, body=body)
     took = desk.clock.monotonic() - began
     received = _received(desk, seat, reply=reply, request=request, seconds=took, at=at)
@@ -154,7 +155,7 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
         await desk.log.append(failed)
 
 
-def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: str) -> ReplyReceived:
+def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:
     spine = spine_of(desk.log.state, seat.agent)
     used = {item.call_id for item in calls_of(spine.items)}
     items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), used)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 from xnagent.core.tokens import Usage
@@ -48,28 +47,36 @@ class Tier:
     price: Price
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A time of the week, in UTC."""
+
+    weekday: int
+    """Monday is 0."""
+    minute: int
+    """Of the day."""
+
+
 def price_for(price: Price, input_tokens: int) -> Price:
     """The price of a request of that size: its own, or that of the highest tier which it reaches."""
     reached = [tier for tier in price.tiers if input_tokens > tier.above_tokens]
     return max(reached, key=lambda tier: tier.above_tokens).price if reached else price
 
 
-def share_at(price: Price, at: str | None) -> float:
-    """The share of the price that is charged at a time (ISO 8601); without one all of it."""
+def share_at(price: Price, at: Moment | None) -> float:
+    """The share of the price that is charged at a time; without one all of it."""
     off_peak = price.off_peak
     if off_peak is None or at is None:
         return 1.0
-    when = datetime.fromisoformat(at).astimezone(UTC)
-    minute = when.hour * 60 + when.minute
-    has_peaks = off_peak.has_weekends or when.weekday() < SATURDAY
-    is_peak = has_peaks and any(begin <= minute < end for begin, end in off_peak.peaks)
+    has_peaks = off_peak.has_weekends or at.weekday < SATURDAY
+    is_peak = has_peaks and any(begin <= at.minute < end for begin, end in off_peak.peaks)
     return 1.0 if is_peak else off_peak.share
 
 
-def cost_usd(usage: Usage, price: Price | None, *, at: str | None = None) -> float | None:
+def cost_usd(usage: Usage, price: Price | None, *, at: Moment | None = None) -> float | None:
     """What the usage of one request costs; None if the price or the number of tokens is unknown.
 
-    `at` (ISO 8601) is when it was sent, for prices that depend on it; None: at their highest.
+    `at` is when it was sent, for prices that depend on it; None: at their highest.
     """
     if price is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
