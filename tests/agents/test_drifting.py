@@ -14,7 +14,7 @@ from xnagent.core.items import AssistantText, Reasoning, UserText
 from xnagent.core.limits import Limits
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.retry import RetryPolicy
-from xnagent.core.spine_events import CacheDrifted, ManifestRecorded, ReplyReceived, SpineExtended
+from xnagent.core.spine_events import CacheDrifted, ManifestRecorded, PrefixBroken, ReplyReceived, SpineExtended
 from xnagent.core.state import spine_of
 from xnagent.core.tokens import Usage
 from xnagent.ports import Reply, Workspace
@@ -125,6 +125,7 @@ async def test_M33_a_changed_prefix_model_or_process_is_the_cause(table: Table):
     table.desk = desk_of(table.store, table.clock)
     await table.ask(0, model="b")
     assert table.causes() == [(2, "prefix_broken"), (3, "model_changed"), (4, "process_changed")]
+    assert table.events(PrefixBroken)[0].segment == "system"
 
 
 async def test_B054_the_reasoning_in_the_log_names_its_model(table: Table):
