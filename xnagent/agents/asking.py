@@ -51,8 +51,7 @@ async def _overflows(desk: Desk, seat: Seat) -> bool:
 
 async def _ask_once(desk: Desk, seat: Seat) -> None:
     await check_fit(desk, seat)
-    async with desk.gate:
-        request, body = await _open(desk, seat)
+    request, body = await _open(desk, seat)
     began, at = desk.clock.monotonic(), moment_of(desk.clock.now())
     reply = await _attempts(desk, seat, request=request, body=body)
     took = desk.clock.monotonic() - began
@@ -61,7 +60,12 @@ async def _ask_once(desk: Desk, seat: Seat) -> None:
 
 
 async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
-    state = desk.log.state
+    """Put the next request into the log, if limits and prefix allow it.
+
+    Nothing is awaited between the look at what was submitted so far and the submission of the request, so that two
+    agents can't both take the last room, or the same number.
+    """
+    state = desk.log.ahead
     spine = spine_of(state, seat.agent)
     size = estimate(spine, seat.head_tokens)
     chosen = lasting(desk, seat, size_tokens=size)
@@ -73,7 +77,13 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         raise HaltError(refusal.detail)
     body = seat.model.encode(seat.manifest, replace(spine, long_items=chosen.long_items))
     request = spine.pending_request or state.request_count + 1
-    await _check_prefix(desk, seat, body=body, request=request)
+    broken = _broken(desk, seat, body=body, request=request)
+    if broken is not None and desk.prefix == "strict":
+        await desk.log.append(broken)
+        message = (
+            f"request {request} of {seat.agent} does not extend the one before it: {broken.segment}: {broken.detail}"
+        )
+        raise PrefixBrokenError(message)
     started = RequestStarted(
         agent=seat.agent,
         request=request,
@@ -87,25 +97,21 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         long_items=chosen.long_items,
         waited_seconds=chosen.waited_seconds,
     )
-    await desk.log.append(started, durable=False)
+    events = (started,) if broken is None else (broken, started)
+    await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
 
 
-async def _check_prefix(desk: Desk, seat: Seat, *, body: Body, request: int) -> None:
+def _broken(desk: Desk, seat: Seat, *, body: Body, request: int) -> PrefixBroken | None:
     """Compare with the last request of the lineage, also one that an earlier process sent (I1)."""
     if desk.prefix == "off":
-        return
-    spine = spine_of(desk.log.state, seat.agent)
-    broken = _find_break(desk, seat, body=body, spine=spine)
-    if broken is None:
-        return
-    segment, detail, lost = broken
-    event = PrefixBroken(agent=seat.agent, request=request, segment=segment, detail=detail, lost_tokens=lost)
-    await desk.log.append(event)
-    if desk.prefix == "strict":
-        message = f"request {request} of {seat.agent} does not extend the one before it: {segment}: {detail}"
-        raise PrefixBrokenError(message)
+        return None
+    found = _find_break(desk, seat, body=body, spine=spine_of(desk.log.state, seat.agent))
+    if found is None:
+        return None
+    segment, detail, lost = found
+    return PrefixBroken(agent=seat.agent, request=request, segment=segment, detail=detail, lost_tokens=lost)
 
 
 def _find_break(desk: Desk, seat: Seat, *, body: Body, spine: Spine) -> tuple[str, str, int] | None:

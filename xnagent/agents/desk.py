@@ -60,8 +60,6 @@ class Desk:
     limits: Limits
     retry: RetryPolicy
     prefix: PrefixMode
-    gate: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held from the check of the limits until the request is in the log, so that two can't both take the last room."""
     turn: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while a tool turns state into events, so that two can't give the same id."""
     sent: dict[AgentId, Sent] = field(default_factory=dict)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from xnagent.core import events as ev
 from xnagent.core import fold_spine
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import PLANNER, RunId, agent_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import first_line
@@ -44,22 +44,22 @@ def with_entry(mapping: Mapping[Key, Value], key: Key, *, value: Value) -> dict[
 
 
 def _board(state: SessionState, **parts: object) -> SessionState:
-    board: Board = replace(cast("Any", state.board), **parts)
-    return replace(state, board=board)
+    board: Board = evolve(cast("Any", state.board), **parts)
+    return evolve(state, board=board)
 
 
 def _cause(state: SessionState, text: str, *, is_operation: bool = False, wakes: bool = False) -> SessionState:
     number = state.cause_count + 1
     cause = Cause(number=number, text=text, is_operation=is_operation)
-    state = replace(state, causes=(*state.causes[-KEPT_CAUSES + 1 :], cause), cause_count=number)
+    state = evolve(state, causes=(*state.causes[-KEPT_CAUSES + 1 :], cause), cause_count=number)
     return _woken(state) if wakes else state
 
 
 def _woken(state: SessionState) -> SessionState:
     """The Planner has something new to think about; a call that failed before may work now."""
-    log = replace(work_of(state, PLANNER), failures=("", 0))
+    log = evolve(work_of(state, PLANNER), failures=("", 0))
     work = with_entry(state.work, PLANNER, value=log)
-    return replace(state, planner="ready", last_wake=state.cause_count, work=work)
+    return evolve(state, planner="ready", last_wake=state.cause_count, work=work)
 
 
 def _operation(state: SessionState, text: str) -> SessionState:
@@ -70,7 +70,7 @@ def _with_run(state: SessionState, run: RunId, **fields: object) -> SessionState
     old = state.board.runs.get(run)
     if old is None:
         return state
-    new: Run = replace(cast("Any", old), **fields)
+    new: Run = evolve(cast("Any", old), **fields)
     return _board(state, runs=with_entry(state.board.runs, run, value=new))
 
 
@@ -78,7 +78,7 @@ def _with_task_status(state: SessionState, run: RunId, *, status: TaskStatus) ->
     task = state.board.tasks.get(state.board.runs[run].task)
     if task is None or task.status == "dropped":
         return state
-    return _board(state, tasks=with_entry(state.board.tasks, task.task, value=replace(task, status=status)))
+    return _board(state, tasks=with_entry(state.board.tasks, task.task, value=evolve(task, status=status)))
 
 
 def _session_value(state: SessionState, name: str, *, value: str) -> SessionState:
@@ -86,12 +86,12 @@ def _session_value(state: SessionState, name: str, *, value: str) -> SessionStat
 
 
 def _session_started(state: SessionState, event: ev.SessionStarted) -> SessionState:
-    state = replace(state, session=event.session, started=event)
+    state = evolve(state, session=event.session, started=event)
     return _session_value(state, "integration_head", value=event.base) if event.base else state
 
 
 def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
-    return replace(
+    return evolve(
         state,
         epoch=event.epoch,
         settled=None,
@@ -111,7 +111,7 @@ def _is_unfinished_end(state: SessionState) -> bool:
 
 def _user_message_added(state: SessionState, event: ev.UserMessageAdded) -> SessionState:
     state = _board(state, messages=with_entry(state.board.messages, event.message, value=event.text))
-    return _cause(replace(state, finish=None), f"the user wrote {event.message}", wakes=True)
+    return _cause(evolve(state, finish=None), f"the user wrote {event.message}", wakes=True)
 
 
 def _task_added(state: SessionState, event: ev.TaskAdded) -> SessionState:
@@ -132,7 +132,7 @@ def _task_revised(state: SessionState, event: ev.TaskRevised) -> SessionState:
     if old is None:
         return state
     reopened: TaskStatus = "pending" if old.status in {"completed", "dropped"} else old.status
-    task = replace(
+    task = evolve(
         old,
         title=event.title,
         objective=event.objective,
@@ -149,7 +149,7 @@ def _task_dropped(state: SessionState, event: ev.TaskDropped) -> SessionState:
     old = state.board.tasks.get(event.task)
     if old is None:
         return state
-    state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=replace(old, status="dropped")))
+    state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=evolve(old, status="dropped")))
     return _operation(state, f"dropped task {event.task}")
 
 
@@ -165,7 +165,7 @@ def _run_started(state: SessionState, event: ev.RunStarted) -> SessionState:
     task = state.board.tasks.get(event.task)
     state = _board(state, runs=with_entry(state.board.runs, event.run, value=run))
     if task is not None:
-        task = replace(task, runs=(*task.runs, event.run), status="active")
+        task = evolve(task, runs=(*task.runs, event.run), status="active")
         state = _board(state, tasks=with_entry(state.board.tasks, event.task, value=task))
     return _operation(state, f"delegated task {event.task} as {event.run}")
 
@@ -176,21 +176,21 @@ def _run_launched(state: SessionState, event: ev.RunLaunched) -> SessionState:
 
 def _run_message_sent(state: SessionState, event: ev.RunMessageSent) -> SessionState:
     log = work_of(state, agent_of(event.run))
-    log = replace(log, inbox=(*log.inbox, event.text), letters=(*log.letters, event.text))
-    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    log = evolve(log, inbox=(*log.inbox, event.text), letters=(*log.letters, event.text))
+    state = evolve(state, work=with_entry(state.work, agent_of(event.run), value=log))
     return _operation(state, f"wrote to {event.run}")
 
 
 def _run_cancel_requested(state: SessionState, event: ev.RunCancelRequested) -> SessionState:
-    log = replace(work_of(state, agent_of(event.run)), cancel_reason=event.reason)
-    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    log = evolve(work_of(state, agent_of(event.run)), cancel_reason=event.reason)
+    state = evolve(state, work=with_entry(state.work, agent_of(event.run), value=log))
     return _operation(state, f"asked to cancel {event.run}")
 
 
 def _progress_noted(state: SessionState, event: ev.ProgressNoted) -> SessionState:
     log = work_of(state, agent_of(event.run))
-    log = replace(log, notes=(*log.notes, event.text))
-    state = replace(state, work=with_entry(state.work, agent_of(event.run), value=log))
+    log = evolve(log, notes=(*log.notes, event.text))
+    state = evolve(state, work=with_entry(state.work, agent_of(event.run), value=log))
     return _with_run(state, event.run, progress=event.text)
 
 
@@ -204,7 +204,7 @@ def _patch_taken(state: SessionState, event: ev.PatchTaken) -> SessionState:
 
 def _check_finished(state: SessionState, event: ev.CheckFinished) -> SessionState:
     if event.run is None:
-        state = replace(state, checks=with_entry(state.checks, event.evidence.command, value=event.evidence))
+        state = evolve(state, checks=with_entry(state.checks, event.evidence.command, value=event.evidence))
         verdict = "passed" if event.evidence.has_passed else "failed"
         return _cause(state, f"final check {verdict}: {first_line(event.evidence.command)}")
     run = state.board.runs.get(event.run)
@@ -227,6 +227,8 @@ def _run_settled(state: SessionState, event: ev.RunSettled) -> SessionState:
     state = _with_task_status(state, event.run, status=statuses[event.status])
     task = state.board.runs[event.run].task
     what = "merge conflict" if event.conflicts else event.status
+    under_way = {agent: request for agent, request in state.in_flight.items() if agent != agent_of(event.run)}
+    state = evolve(state, in_flight=under_way)
     return _cause(state, f"run {event.run} settled: {what} (task {task})", wakes=True)
 
 
@@ -246,7 +248,7 @@ def _fact_corrected(state: SessionState, event: ev.FactCorrected) -> SessionStat
     old = state.board.facts.get(event.fact)
     if old is None:
         return state
-    fact = replace(
+    fact = evolve(
         old,
         text=event.text,
         value=event.value,
@@ -263,31 +265,31 @@ def _fact_retracted(state: SessionState, event: ev.FactRetracted) -> SessionStat
     old = state.board.facts.get(event.fact)
     if old is None:
         return state
-    fact = replace(old, retracted=event.reason or "retracted", is_pinned=False)
+    fact = evolve(old, retracted=event.reason or "retracted", is_pinned=False)
     state = _board(state, facts=with_entry(state.board.facts, event.fact, value=fact))
     return _operation(state, f"retracted fact {event.fact}")
 
 
 def _finish_requested(state: SessionState, event: ev.FinishRequested) -> SessionState:
-    return _operation(replace(state, finish=event), f"finished: {event.outcome}")
+    return _operation(evolve(state, finish=event), f"finished: {event.outcome}")
 
 
 def _limit_reached(state: SessionState, event: ev.LimitReached) -> SessionState:
     is_first = state.limit is None or event.limit == "deadline"
-    return replace(state, limit=event if is_first else state.limit)
+    return evolve(state, limit=event if is_first else state.limit)
 
 
 def _session_interrupted(state: SessionState, event: ev.SessionInterrupted) -> SessionState:
-    return replace(state, interrupted=event)
+    return evolve(state, interrupted=event)
 
 
 def _result_applied(state: SessionState, event: ev.ResultApplied) -> SessionState:
     head = state.board.session.get("integration_head")
-    return replace(state, applied=event, landed=head if event.is_applied else state.landed)
+    return evolve(state, applied=event, landed=head if event.is_applied else state.landed)
 
 
 def _session_settled(state: SessionState, event: ev.SessionSettled) -> SessionState:
-    return replace(state, settled=event, spent_seconds=event.duration_seconds)
+    return evolve(state, settled=event, spent_seconds=event.duration_seconds)
 
 
 _HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]] = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from xnagent.core import spine_events as ev
 from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.spine import (
@@ -30,17 +30,17 @@ KEPT_CALLS: Final = 80
 def _with_spine(state: SessionState, spine: Spine) -> SessionState:
     spines = dict(state.spines)
     spines[spine.agent] = spine
-    return replace(state, spines=spines)
+    return evolve(state, spines=spines)
 
 
 def _with_work(state: SessionState, agent: AgentId, *, log: WorkLog) -> SessionState:
     work = dict(state.work)
     work[agent] = log
-    return replace(state, work=work)
+    return evolve(state, work=work)
 
 
 def _manifest_recorded(state: SessionState, event: ev.ManifestRecorded) -> SessionState:
-    return replace(
+    return evolve(
         state,
         manifests={**state.manifests, event.manifest: event},
         role_manifest={**state.role_manifest, event.role: event.manifest},
@@ -53,39 +53,49 @@ def _spine_extended(state: SessionState, event: ev.SpineExtended) -> SessionStat
         is_delta = event.kind == "delta"
         board = state.board if spine.base is None else carried(spine.base, state.board)
         spine = extend_with_state(spine, event.items, board=board, cursor=event.cursor, is_delta=is_delta)
-        state = replace(state, deltas=state.deltas + is_delta)
+        state = evolve(state, deltas=state.deltas + is_delta)
     else:
         spine = extend(spine, event.items)
     state = _with_spine(state, spine)
     if event.kind == "nudge":
         return _nudged(state, event.agent)
     if event.kind == "message" and event.agent != PLANNER:
-        return _with_work(state, event.agent, log=replace(work_of(state, event.agent), inbox=()))
+        return _with_work(state, event.agent, log=evolve(work_of(state, event.agent), inbox=()))
     return state
 
 
 def _nudged(state: SessionState, agent: AgentId) -> SessionState:
     if agent == PLANNER:
-        return replace(state, planner="nudged")
-    return _with_work(state, agent, log=replace(work_of(state, agent), nudged=True))
+        return evolve(state, planner="nudged")
+    return _with_work(state, agent, log=evolve(work_of(state, agent), nudged=True))
 
 
 def _spine_rebased(state: SessionState, event: ev.SpineRebased) -> SessionState:
     board = archived(state.board) if event.agent == PLANNER else None
     spine = replace_items(spine_of(state, event.agent), event.items, board=board, cursor=event.cursor)
-    return replace(_with_spine(state, spine), rebases=(*state.rebases, event))
+    return evolve(_with_spine(state, spine), rebases=(*state.rebases, event), in_flight=_without(state, event.agent))
 
 
 def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionState:
     spine = spine_of(state, event.agent)
-    spine = replace(spine, refused_at=event.tokens_before, refusals=spine.refusals + 1)
-    return replace(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))
+    spine = evolve(spine, refused_at=event.tokens_before, refusals=spine.refusals + 1)
+    return evolve(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))
 
 
 def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionState:
     has_runs = event.agent == PLANNER and bool(active_runs(state))
     spine = start_request(spine_of(state, event.agent), event, has_runs=has_runs)
-    return replace(_with_spine(state, spine), request_count=max(state.request_count, event.request))
+    return evolve(
+        state,
+        spines={**state.spines, event.agent: spine},
+        in_flight={**state.in_flight, event.agent: event.request},
+        request_count=max(state.request_count, event.request),
+    )
+
+
+def _without(state: SessionState, agent: AgentId) -> Mapping[AgentId, int]:
+    """The requests under way but the agent's."""
+    return {name: request for name, request in state.in_flight.items() if name != agent}
 
 
 def _request_retried(state: SessionState, _event: ev.RequestRetried) -> SessionState:
@@ -93,32 +103,37 @@ def _request_retried(state: SessionState, _event: ev.RequestRetried) -> SessionS
 
 
 def _request_failed(state: SessionState, event: ev.RequestFailed) -> SessionState:
-    spine = replace(spine_of(state, event.agent), pending_request=None)
-    state = _with_spine(state, spine)
-    return replace(state, fault=event) if event.agent == PLANNER else state
+    spine = evolve(spine_of(state, event.agent), pending_request=None)
+    state = evolve(_with_spine(state, spine), in_flight=_without(state, event.agent))
+    return evolve(state, fault=event) if event.agent == PLANNER else state
 
 
 def _reply_received(state: SessionState, event: ev.ReplyReceived) -> SessionState:
     spine = add_reply(spine_of(state, event.agent), event.items, usage=event.usage)
     log = work_of(state, event.agent)
-    state = _with_work(_with_spine(state, spine), event.agent, log=replace(log, steps=log.steps + 1))
-    state = _counted(state, event)
+    state = evolve(
+        state,
+        spines={**state.spines, event.agent: spine},
+        work={**state.work, event.agent: evolve(log, steps=log.steps + 1)},
+        totals=_counted(state, event),
+        in_flight=_without(state, event.agent),
+    )
     return _after_planner_reply(state, event, spine=spine) if event.agent == PLANNER else state
 
 
 def _after_planner_reply(state: SessionState, event: ev.ReplyReceived, *, spine: Spine) -> SessionState:
-    state = replace(state, fault=None)
+    state = evolve(state, fault=None)
     if calls_of(event.items) or state.last_wake > spine.cursor:
-        return replace(state, planner="ready")
+        return evolve(state, planner="ready")
     if can_progress(state):
-        return replace(state, planner="waiting")
+        return evolve(state, planner="waiting")
     if state.planner == "nudged":
         finish = FinishRequested(outcome="completed", summary=text_of(event.items))
-        return replace(state, finish=finish)
-    return replace(state, planner="unfinished")
+        return evolve(state, finish=finish)
+    return evolve(state, planner="unfinished")
 
 
-def _counted(state: SessionState, event: ev.ReplyReceived) -> SessionState:
+def _counted(state: SessionState, event: ev.ReplyReceived) -> Mapping[str, RoleTotals]:
     role = role_of(event.agent)
     old = state.totals.get(role, RoleTotals())
     unknown = old.cost_usd is None or event.cost_usd is None
@@ -127,11 +142,11 @@ def _counted(state: SessionState, event: ev.ReplyReceived) -> SessionState:
         usage=add_usage(old.usage, event.usage),
         cost_usd=None if unknown else (old.cost_usd or 0.0) + (event.cost_usd or 0.0),
     )
-    return replace(state, totals={**state.totals, role: new})
+    return {**state.totals, role: new}
 
 
 def _tool_started(state: SessionState, event: ev.ToolStarted) -> SessionState:
-    return replace(state, started_tools={**state.started_tools, (event.agent, event.call_id): event})
+    return evolve(state, started_tools={**state.started_tools, (event.agent, event.call_id): event})
 
 
 def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
@@ -140,15 +155,19 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
     arguments = next((call.arguments for call in spine.open_calls if call.call_id == event.call_id), "")
     started = {key: value for key, value in state.started_tools.items() if key != (event.agent, event.call_id)}
     log = _logged(work_of(state, event.agent), event, arguments=arguments)
-    state = replace(_with_spine(state, add_result(spine, result)), started_tools=started)
-    return _with_work(state, event.agent, log=log)
+    return evolve(
+        state,
+        spines={**state.spines, event.agent: add_result(spine, result)},
+        work={**state.work, event.agent: log},
+        started_tools=started,
+    )
 
 
 def _logged(log: WorkLog, event: ev.ToolFinished, *, arguments: str) -> WorkLog:
     line = f"{event.tool}: {event.label or first_line(event.text)}" + ("" if event.code == "ok" else f" [{event.code}]")
     same = f"{event.tool} {arguments}"
     repeats = log.failures[1] + 1 if log.failures[0] == same else 1
-    return replace(
+    return evolve(
         log,
         files_read=_stamped(log.files_read, event.paths_read, step=log.steps),
         files_changed=_stamped(log.files_changed, event.paths_changed, step=log.steps),
@@ -163,7 +182,7 @@ def _stamped(known: Mapping[str, int], paths: tuple[str, ...], *, step: int) -> 
 
 
 def _prefix_broken(state: SessionState, event: ev.PrefixBroken) -> SessionState:
-    return replace(state, breaks=(*state.breaks, event))
+    return evolve(state, breaks=(*state.breaks, event))
 
 
 def _cache_drifted(state: SessionState, _event: ev.CacheDrifted) -> SessionState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xnagent.core.events import LimitReached
-from xnagent.core.ids import AgentId, agent_of
+from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, ceiling_usd
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, steps_of
@@ -82,13 +82,7 @@ def _output_of(state: SessionState, spine: Spine) -> int:
 
 
 def _under_way(state: SessionState, *, but: AgentId) -> tuple[Spine, ...]:
-    settled = {"completed", "failed", "cancelled"}
-    over = {agent_of(run.run) for run in state.board.runs.values() if run.status in settled}
-    return tuple(
-        spine
-        for agent, spine in state.spines.items()
-        if spine.pending_request is not None and agent != but and agent not in over
-    )
+    return tuple(state.spines[agent] for agent in state.in_flight if agent != but)
 
 
 def _refuse_money(state: SessionState, limits: Limits, *, ceiling: float | None) -> LimitReached | None:

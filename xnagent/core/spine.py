@@ -7,9 +7,10 @@ DESIGN, section 5.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from xnagent.core.board import Board
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import AgentId, CallId
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
 from xnagent.core.lifetime import Wait, with_wait
@@ -105,7 +106,7 @@ def extend(spine: Spine, items: Sequence[Item]) -> Spine:
 
 def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
     more = estimate_items(items)
-    return replace(
+    return evolve(
         spine,
         items=(*spine.items, *items),
         tokens=spine.tokens + more,
@@ -116,7 +117,7 @@ def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
 def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, cursor: int, is_delta: bool) -> Spine:
     """Append a state message and remember what it told: the board, the cause it ends with, and its position."""
     position, before = len(spine.items), spine.tokens
-    return replace(
+    return evolve(
         extend(spine, items),
         state_at=position,
         tokens_at_state=before,
@@ -130,7 +131,7 @@ def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = Fal
     """The spine as it is goes out; what it could have dropped is read once more."""
     is_repeat = spine.pending_request is not None
     waited = None if is_repeat else started.waited_seconds
-    return replace(
+    return evolve(
         spine,
         pending_request=started.request,
         sent_estimate=started.estimate_tokens,
@@ -148,11 +149,18 @@ def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = Fal
 
 def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spine:
     """Append a whole reply; its calls are open until each has a result."""
-    longer = replace(extend(spine, items), open_calls=calls_of(items), pending_request=None, unanswered_rebases=0)
+    longer = extend(spine, items)
     total = _reported_total(usage, spine.sent_estimate)
-    if total is None:
-        return longer
-    return replace(longer, anchor_tokens=total, held_tokens=usage.input_tokens, tokens_since_anchor=0)
+    is_told = total is not None
+    return evolve(
+        longer,
+        open_calls=calls_of(items),
+        pending_request=None,
+        unanswered_rebases=0,
+        anchor_tokens=total if is_told else longer.anchor_tokens,
+        held_tokens=usage.input_tokens if is_told else longer.held_tokens,
+        tokens_since_anchor=0 if is_told else longer.tokens_since_anchor,
+    )
 
 
 def _reported_total(usage: Usage, estimated_input: int) -> int | None:
@@ -171,9 +179,9 @@ def add_result(spine: Spine, result: ToolResult) -> Spine:
         raise ValueError(message)
     results = {**spine.results, result.call_id: result}
     if len(results) < len(spine.open_calls):
-        return replace(spine, results=results)
+        return evolve(spine, results=results)
     ordered = [results[call.call_id] for call in spine.open_calls]
-    return replace(_appended(spine, ordered), open_calls=(), results={})
+    return evolve(_appended(spine, ordered), open_calls=(), results={})
 
 
 def missing_calls(spine: Spine) -> tuple[ToolCall, ...]:
@@ -183,7 +191,7 @@ def missing_calls(spine: Spine) -> tuple[ToolCall, ...]:
 
 def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, cursor: int) -> Spine:
     """The spine after a rebase onto `items`: a new lineage whose base is what the checkpoint contains."""
-    return replace(
+    return evolve(
         spine,
         generation=spine.generation + 1,
         items=tuple(items),

@@ -15,7 +15,7 @@ from xnagent.core.events import (
     SessionSettled,
     SessionStarted,
 )
-from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, TaskId
+from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, TaskId, role_of
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
@@ -88,6 +88,8 @@ class SessionState:
     totals: Mapping[str, RoleTotals] = field(default_factory=dict)
     """By role."""
     request_count: int = 0
+    in_flight: Mapping[AgentId, int] = field(default_factory=dict)
+    """Requests that were started and have no reply, of agents that have not come to an end."""
     deltas: int = 0
     """Deltas in the Planner's spine over the whole session."""
     rebases: tuple[SpineRebased, ...] = ()
@@ -149,8 +151,9 @@ def can_progress(state: SessionState) -> bool:
 
 def steps_of(state: SessionState) -> tuple[int, int]:
     """Steps of the Planner and of all Workers."""
-    planner = work_of(state, PLANNER).steps
-    return planner, sum(log.steps for log in state.work.values()) - planner
+    requests = {role: totals.requests for role, totals in state.totals.items()}
+    planner = requests.pop(role_of(PLANNER), 0)
+    return planner, sum(requests.values())
 
 
 def has_ended(state: SessionState, agent: AgentId) -> bool:
