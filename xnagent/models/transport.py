@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import anyio
 import httpx
@@ -30,6 +31,8 @@ DRAIN_SECONDS: Final = 0.5
 """How long the end of a finished answer is awaited, so that its connection can be used again."""
 MAX_EVENT_BYTES: Final = 16 << 20
 """How much may come without completing an event."""
+MOST_FREE: Final = 40
+"""How many connections that nobody uses are kept."""
 KEY: Final = "{key}"
 """Stands for the key in a wire's headers; only the transport knows it."""
 
@@ -58,15 +61,55 @@ class Target:
     """Its headers, with `KEY` where the key stands; such a header is left out if there is no key."""
 
 
+class _Connections:
+    """A connection for each exchange under way; what is free is used again, the newest first.
+
+    Each is a pool of one: a pool of many looks through all of them for every request, and 200 agents wait for that.
+    """
+
+    def __init__(self, url: httpx.URL) -> None:
+        """Raises UsageError for proxy settings that cannot be used."""
+        self._verify = _verification(url)
+        self._free: list[httpx.AsyncHTTPTransport] = []
+        try:
+            self._proxy = _proxy_for(url)
+            self._free.append(self._new())
+        except (ValueError, ImportError) as error:
+            raise UsageError(
+                f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
+            ) from None
+
+    def _new(self) -> httpx.AsyncHTTPTransport:
+        return httpx.AsyncHTTPTransport(verify=self._verify, proxy=self._proxy, limits=httpx.Limits(max_connections=1))
+
+    def take(self) -> httpx.AsyncHTTPTransport:
+        """One that nobody uses."""
+        return self._free.pop() if self._free else self._new()
+
+    async def give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
+        """The exchange is over."""
+        if len(self._free) < MOST_FREE:
+            self._free.append(connection)
+        else:
+            await connection.aclose()
+
+    async def aclose(self) -> None:
+        """Close what is free."""
+        while self._free:
+            await self._free.pop().aclose()
+
+
 class HttpTransport:
-    """An endpoint. Makes one connection pool, when it is first needed."""
+    """An endpoint. Opens connections when they are first needed."""
 
     def __init__(self, base_url: str, key: str | None = None, *, timeouts: Timeouts | None = None) -> None:
         """Raises UsageError for an address or a key that cannot be used."""
         self._url = _parse_url(base_url)
         self._key = _checked_key(key)
         self._timeouts = timeouts or Timeouts()
-        self._client: httpx.AsyncClient | None = None
+        self._connections: _Connections | None = None
+        self._headers: dict[str, httpx.Headers] = {}
+        """By path."""
 
     @property
     def host(self) -> str:
@@ -91,9 +134,9 @@ class HttpTransport:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.aclose()
 
     async def _bounded(self, request: httpx.Request, attempt: _Attempt) -> None:
         limits = self._timeouts
@@ -110,13 +153,19 @@ class HttpTransport:
         )
 
     async def _stream(self, request: httpx.Request, attempt: _Attempt) -> None:
-        response = await self._opened().send(request, stream=True)
+        connections = self._opened()
+        connection = connections.take()
         try:
-            attempt.has_headers = True
-            await self._read(response, attempt)
+            response = await connection.handle_async_request(request)
+            try:
+                attempt.has_headers = True
+                await self._read(response, attempt)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await response.aclose()
         finally:
             with anyio.CancelScope(shield=True):
-                await response.aclose()
+                await connections.give_back(connection)
 
     async def _read(self, response: httpx.Response, attempt: _Attempt) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -128,35 +177,40 @@ class HttpTransport:
             return
         await _read_events(response, attempt)
 
-    def _opened(self) -> httpx.AsyncClient:
-        if self._client is None:
-            limits = self._timeouts
-            timeout = httpx.Timeout(limits.idle_seconds, connect=limits.connect_seconds, pool=None)
-            try:
-                self._client = httpx.AsyncClient(
-                    timeout=timeout,
-                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=40),
-                    follow_redirects=False,
-                    trust_env=not _is_loopback(self._url.host),
-                    verify=_verification(self._url),
-                )
-            except (ValueError, ImportError) as error:
-                raise UsageError(
-                    f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
-                ) from None
-        return self._client
+    def _opened(self) -> _Connections:
+        if self._connections is None:
+            self._connections = _Connections(self._url)
+        return self._connections
 
     def _request(self, to: Target, content: bytes) -> httpx.Request:
-        # Identity: a compressing proxy would hold events back until it has a block.
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream",
-            "Accept-Encoding": "identity",
-            "Cache-Control": "no-store",
-            **{name: text.replace(KEY, self._key) for name, text in to.headers.items() if self._key or KEY not in text},
-        }
-        url = self._url.copy_with(path=_joined(self._url.path, to.path))
-        return self._opened().build_request("POST", url, content=content, headers=headers)
+        limits = self._timeouts
+        timeout = httpx.Timeout(limits.idle_seconds, connect=limits.connect_seconds, pool=None)
+        return httpx.Request(
+            "POST",
+            self._url.copy_with(path=_joined(self._url.path, to.path)),
+            headers=self._headers_for(to),
+            content=content,
+            extensions={"timeout": timeout.as_dict()},
+        )
+
+    def _headers_for(self, to: Target) -> httpx.Headers:
+        if to.path not in self._headers:
+            # Identity: a compressing proxy would hold events back until it has a block.
+            self._headers[to.path] = httpx.Headers(
+                {
+                    "Content-Type": "application/json",
+                    "Accept": "text/event-stream",
+                    "Accept-Encoding": "identity",
+                    "Cache-Control": "no-store",
+                    "User-Agent": "xnagent",
+                    **{
+                        name: text.replace(KEY, self._key)
+                        for name, text in to.headers.items()
+                        if self._key or KEY not in text
+                    },
+                }
+            )
+        return self._headers[to.path]
 
     def _redacted(self, error: ModelError) -> ModelError:
         message = redact(str(error), _secrets(self._key, self._url))
@@ -318,9 +372,21 @@ def _secrets(key: str, url: httpx.URL) -> Iterable[str]:
     return [key, url.password, *url.params.values()]
 
 
-def _verification(url: httpx.URL) -> ssl.SSLContext | bool:
+def _verification(url: httpx.URL) -> ssl.SSLContext:
     """How certificates are checked; where there is no TLS, a context that trusts nobody, because it loads no file."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.scheme == "http" and _is_loopback(url.host) else True
+    is_plain = url.scheme == "http" and _is_loopback(url.host)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+
+
+def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+    """What the environment says; none for this machine itself."""
+    if _is_loopback(url.host) or proxy_bypass_environment(url.host):
+        return None
+    known = getproxies_environment()
+    address = known.get(url.scheme) or known.get("all")
+    if not address:
+        return None
+    return httpx.Proxy(address if "://" in address else f"http://{address}")
 
 
 def _is_loopback(host: str) -> bool:
