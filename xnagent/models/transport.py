@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx
 from httpx_sse import EventSource
 
 from xnagent.errors import ModelError, UsageError
+from xnagent.models.connections import Connections, open_connections
 from xnagent.models.decoding import Decoder
 from xnagent.models.faults import classify, is_html, redact, short
 
@@ -31,8 +32,6 @@ DRAIN_SECONDS: Final = 0.5
 """How long the end of a finished answer is awaited, so that its connection can be used again."""
 MAX_EVENT_BYTES: Final = 16 << 20
 """How much may come without completing an event."""
-MOST_FREE: Final = 40
-"""How many connections that nobody uses are kept."""
 KEY: Final = "{key}"
 """Stands for the key in a wire's headers; only the transport knows it."""
 
@@ -61,44 +60,6 @@ class Target:
     """Its headers, with `KEY` where the key stands; such a header is left out if there is no key."""
 
 
-class _Connections:
-    """A connection for each exchange under way; what is free is used again, the newest first.
-
-    Each is a pool of one: a pool of many looks through all of them for every request, and 200 agents wait for that.
-    """
-
-    def __init__(self, url: httpx.URL) -> None:
-        """Raises UsageError for proxy settings that cannot be used."""
-        self._verify = _verification(url)
-        self._free: list[httpx.AsyncHTTPTransport] = []
-        try:
-            self._proxy = _proxy_for(url)
-            self._free.append(self._new())
-        except (ValueError, ImportError) as error:
-            raise UsageError(
-                f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
-            ) from None
-
-    def _new(self) -> httpx.AsyncHTTPTransport:
-        return httpx.AsyncHTTPTransport(verify=self._verify, proxy=self._proxy, limits=httpx.Limits(max_connections=1))
-
-    def take(self) -> httpx.AsyncHTTPTransport:
-        """One that nobody uses."""
-        return self._free.pop() if self._free else self._new()
-
-    async def give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
-        """The exchange is over."""
-        if len(self._free) < MOST_FREE:
-            self._free.append(connection)
-        else:
-            await connection.aclose()
-
-    async def aclose(self) -> None:
-        """Close what is free."""
-        while self._free:
-            await self._free.pop().aclose()
-
-
 class HttpTransport:
     """An endpoint. Opens connections when they are first needed."""
 
@@ -107,7 +68,7 @@ class HttpTransport:
         self._url = _parse_url(base_url)
         self._key = _checked_key(key)
         self._timeouts = timeouts or Timeouts()
-        self._connections: _Connections | None = None
+        self._connections: Connections | None = None
         self._headers: dict[str, httpx.Headers] = {}
         """By path."""
 
@@ -177,9 +138,9 @@ class HttpTransport:
             return
         await _read_events(response, attempt)
 
-    def _opened(self) -> _Connections:
+    def _opened(self) -> Connections:
         if self._connections is None:
-            self._connections = _Connections(self._url)
+            self._connections = open_connections(_verification(self._url), _proxy_for(self._url))
         return self._connections
 
     def _request(self, to: Target, content: bytes) -> httpx.Request:
@@ -378,15 +339,13 @@ def _verification(url: httpx.URL) -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
 
 
-def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+def _proxy_for(url: httpx.URL) -> str | None:
     """What the environment says; none for this machine itself."""
-    if _is_loopback(url.host) or proxy_bypass_environment(url.host):
+    if _is_loopback(url.host) or proxy_bypass(url.host):
         return None
-    known = getproxies_environment()
+    known = getproxies()
     address = known.get(url.scheme) or known.get("all")
-    if not address:
-        return None
-    return httpx.Proxy(address if "://" in address else f"http://{address}")
+    return address if not address or "://" in address else f"http://{address}"
 
 
 def _is_loopback(host: str) -> bool:
