@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from xnagent.core.caching import CacheRule
-from xnagent.core.pricing import Price
+from xnagent.config import Settings
+from xnagent.config.entry import model_entry
 from xnagent.errors import UsageError
 from xnagent.models.catalog import WIRES, ModelEntry, create_model
 from xnagent.models.wire_model import WireModel
@@ -32,12 +32,8 @@ def test_a_model_without_an_address_is_refused():
 
 @pytest.mark.parametrize("name", TABLE)
 def test_each_row_of_the_table_makes_a_model(name: str):
-    row = dict(TABLE[name])
-    row["price"] = Price(**row["price"]) if "price" in row else None
-    rule = CacheRule(
-        lifetime_seconds=row.pop("cache_lifetime_seconds", None), minimum_tokens=row.pop("cache_minimum_tokens", None)
-    )
-    entry = ModelEntry(name=name, cache=rule, **row)
+    settings = Settings.model_validate({"planner": {"model": {"name": name, "base_url": "http://127.0.0.1:1/v1"}}})
+    entry = model_entry(settings, "planner")
     assert create_model(entry, "k")
     assert entry.source
     assert entry.date
