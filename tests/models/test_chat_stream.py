@@ -278,6 +278,11 @@ def test_odd_calls_are_ignored_or_read_as_far_as_they_go():
     assert calls_of(decode([tc(*odd), cc({"tool_calls": 5}), *END])) == [("c", "read", "")]
 
 
+def test_a_single_call_that_is_in_no_list():
+    alone = fn(0, "c", "read", "{}")
+    assert calls_of(decode([cc({"tool_calls": alone}), *END])) == [("c", "read", "{}")]
+
+
 def test_content_in_parts():
     parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "ok"}]
     assert decode([cc({"content": parts}, "stop")]).items == (

@@ -96,6 +96,7 @@ SHAPES: dict[str, Callable[[list[bytes]], Sequence[bytes]]] = {
     "B015 after empty lines": lambda made: [b"\n", b"\r\n\n", *made],
     "two ends": lambda made: [*made, *made[-2:]],
     "content after the end": lambda made: [*made, *made],
+    "nothing closes the last events": lambda made: [*made[:-2], b"".join(made[-2:]).rstrip()],
     "joined by a gateway": lambda made: [b"".join(one[:-1] for one in made) + b"\n"],
 }
 
@@ -156,6 +157,16 @@ async def test_B019_cut_at_any_byte_it_is_whole_or_incomplete_and_never_a_part(w
     incomplete = outcomes.count("incomplete")
     assert incomplete > length // 14
     assert outcomes == ["incomplete"] * incomplete + [answer(wire)] * (len(outcomes) - incomplete)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("wire", WIRES)
+async def test_B021_an_error_that_nothing_closes_is_told_and_half_of_one_is_not(wire: str, stream_server):
+    refused = b'data: {"error":{"message":"no credit","code":"insufficient_quota"}}'
+    for body, fault in ((refused, "quota"), (refused[:-2], "incomplete"), (refused[:9], "incomplete")):
+        with pytest.raises(ModelError) as caught:
+            await send(wire, stream_server(*events(wire)[:2], body).base_url)
+        assert caught.value.fault == fault
 
 
 STILL_WORKING = {

@@ -106,7 +106,7 @@ class ChatDecoder:
         self._take_content(delta.get("content"))
         self._take_content(delta.get("refusal"))
         calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else []:
+        for call in calls if isinstance(calls, list) else [calls]:
             self._calls.add(call)
         if isinstance(delta.get("function_call"), dict):
             self._calls.add({"index": 0, "function": delta["function_call"]})

@@ -21,7 +21,7 @@ import httpx
 from httpx_sse import EventSource
 
 from xnagent.errors import ModelError, UsageError
-from xnagent.models.decoding import Decoder
+from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
 
 MAX_BODY_BYTES: Final = 1 << 20
@@ -226,6 +226,8 @@ class _Watched(httpx.AsyncByteStream):
         self._start = start
         self._attempt = attempt
         self.since_event_bytes = 0
+        self.is_over = False
+        """Whether the answer came to its end: what is read after that is an event that was not closed."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         # A byte order mark would hide the first field's name.
@@ -236,6 +238,8 @@ class _Watched(httpx.AsyncByteStream):
                 yield chunk
             else:
                 self._attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
+        self.is_over = True
+        yield b"\n\n"
 
 
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
@@ -258,7 +262,8 @@ async def _read_events(watched: _Watched, attempt: _Attempt) -> None:
     stream = httpx.Response(200, headers={"content-type": "text/event-stream; charset=utf-8"}, stream=watched)
     async for event in EventSource(stream).aiter_sse():
         watched.since_event_bytes = 0
-        attempt.feed(event.data)
+        if not watched.is_over or is_whole(event.data):
+            attempt.feed(event.data)
 
 
 async def _read_some(chunks: AsyncIterator[bytes], start: bytes = b"", *, most_bytes: int) -> str:
