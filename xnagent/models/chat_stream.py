@@ -12,7 +12,7 @@ from typing import Any, Final
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
 from xnagent.core.text import clean
 from xnagent.errors import FaultKind, ModelError
-from xnagent.models.chat import WIRE
+from xnagent.models.chat import EXTRA_WIRE, WIRE
 from xnagent.models.chat_calls import CallAssembler
 from xnagent.models.chat_usage import read_usage
 from xnagent.models.decoding import DONE, fold, frames, incomplete, is_error
@@ -133,6 +133,8 @@ class ChatDecoder:
             yield Reasoning(wire=WIRE, payload=clean(reasoning))
         if text:
             yield AssistantText(text=clean(text))
+        if extras := self._calls.extras():
+            yield Reasoning(wire=EXTRA_WIRE, payload=extras)
         yield from self._calls.calls()
 
     def _outcome(self, items: tuple[ReplyItem, ...]) -> tuple[str, str]:
