@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from xnagent.core.items import AssistantText, Reasoning, ToolCall
+from tests.models.speaking import manifest, result, user
+from xnagent.core.items import AssistantText, Reasoning, ToolCall, made_by
 from xnagent.core.tokens import Usage
 from xnagent.errors import ModelError
 from xnagent.models.chat_stream import ChatDecoder, decode
+from xnagent.models.wires import encode
 from xnagent.ports import Reply
 
 DONE = "[DONE]"
@@ -276,6 +278,26 @@ def test_odd_calls_are_ignored_or_read_as_far_as_they_go():
         {"index": 0, "function": None},
     ]
     assert calls_of(decode([tc(*odd), cc({"tool_calls": 5}), *END])) == [("c", "read", "")]
+
+
+def test_M95_C11_what_gemini_puts_beside_a_call_goes_back_with_it():
+    signed = {"google": {"thought_signature": "EqQB/+== é"}}
+    first = {**fn(0, "f1", "read", '{"path":"A"}'), "extra_content": signed}
+    reply = decode([tc(first, {**fn(1, "f2", "grep", "{}"), "extra_content": 5}), *END])
+    assert [made[0] for made in calls_of(reply)] == ["f1", "f2"]
+    history = (user("Go."), *reply.items, result("f1"), result("f2"), user("On."))
+    for sends in (True, False):
+        sent = json.loads(encode(manifest("chat", send_reasoning=sends), history))["messages"][2]
+        assert [made.get("extra_content") for made in sent["tool_calls"]] == [signed, None]
+        assert "reasoning_content" not in sent
+    foreign = made_by("other-model", reply.items)
+    for wire, items in (("chat", (history[0], *foreign, *history[4:])), ("messages", history), ("responses", history)):
+        assert b"EqQB" not in encode(manifest(wire), items)
+
+
+def test_a_single_call_that_is_in_no_list():
+    alone = fn(0, "c", "read", "{}")
+    assert calls_of(decode([cc({"tool_calls": alone}), *END])) == [("c", "read", "{}")]
 
 
 def test_content_in_parts():

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xnagent.errors import FAULT_KINDS
-from xnagent.models.faults import classify, classify_event, parse_retry_after, redact
+from xnagent.models.faults import classify, classify_event, redact
+from xnagent.models.waits import parse_retry_after
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Final
 
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
@@ -17,6 +19,11 @@ from xnagent.models.raw_json import dump
 WIRE: Final = "chat"
 LIMIT_NAME_OPTION: Final = "max_tokens_name"
 """An option that is not sent: what the endpoint calls the output limit (`max_completion_tokens` at OpenAI)."""
+
+EXTRA: Final = "extra_content"
+"""A field beside a call that must come back with it: Gemini's thought signatures, without which it refuses the turn."""
+EXTRA_WIRE: Final = f"{WIRE}:{EXTRA}"
+"""Marks the opaque item before a reply's calls that holds a JSON list of them, with a place for each call."""
 
 _RESERVED: Final = frozenset({"model", "stream", "messages", "tools"})
 _BEGUN: Final = "system"
@@ -111,7 +118,7 @@ def _render_result(result: ToolResult) -> Json:
 
 def _render_reply(group: Sequence[Item], *, send_reasoning: bool) -> Json:
     text = "".join(item.text for item in group if isinstance(item, AssistantText))
-    calls = [_render_call(item) for item in group if isinstance(item, ToolCall)]
+    calls = _render_calls(group)
     message: dict[str, Json] = {"role": "assistant", "content": None if calls and not text else clean(text)}
     reasoning = "".join(item.payload for item in group if isinstance(item, Reasoning) and item.wire == WIRE)
     if reasoning and send_reasoning:
@@ -121,6 +128,14 @@ def _render_reply(group: Sequence[Item], *, send_reasoning: bool) -> Json:
     return message
 
 
-def _render_call(call: ToolCall) -> Json:
+def _render_calls(group: Sequence[Item]) -> list[Json]:
+    calls = [item for item in group if isinstance(item, ToolCall)]
+    payload = next((item.payload for item in group if isinstance(item, Reasoning) and item.wire == EXTRA_WIRE), "[]")
+    extras: list[Json] = json.loads(payload)
+    return [_render_call(call, extra) for call, extra in zip_longest(calls, extras[: len(calls)]) if call is not None]
+
+
+def _render_call(call: ToolCall, extra: Json) -> Json:
     function = {"name": sent_name(call.name), "arguments": clean(call.arguments)}
-    return {"id": clean(call.call_id), "type": "function", "function": function}
+    beside: dict[str, Json] = {EXTRA: extra} if extra else {}
+    return {"id": clean(call.call_id), "type": "function", "function": function, **beside}

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from xnagent.core.ids import CallId
 from xnagent.core.items import ToolCall
-from xnagent.core.text import clean
+from xnagent.core.text import Json, clean
+from xnagent.models.chat import EXTRA
+from xnagent.models.raw_json import dump
 
 
 @dataclass(slots=True, kw_only=True)
@@ -17,6 +19,8 @@ class _Slot:
 
     call_id: str = ""
     name: str = ""
+    extra: Mapping[str, Json] = field(default_factory=dict)
+    """What a provider puts beside the call and wants back as it was."""
     pieces: list[str] = field(default_factory=list)
 
     @property
@@ -51,6 +55,8 @@ class CallAssembler:
             return
         slot.call_id = slot.call_id or call_id
         slot.name = slot.name or name
+        extra = delta.get(EXTRA)
+        slot.extra = slot.extra or (extra if isinstance(extra, dict) else {})
         if piece:
             slot.pieces.append(piece)
 
@@ -81,9 +87,17 @@ class CallAssembler:
         """The calls; ids as they came, possibly empty or not unique."""
         return tuple(
             ToolCall(call_id=CallId(clean(slot.call_id)), name=clean(slot.name), arguments=clean(slot.arguments))
-            for slot in self._slots
-            if slot.name or slot.pieces
+            for slot in self._called
         )
+
+    def extras(self) -> str:
+        """What stood beside the calls, as a JSON list with a place for each; empty if nothing did."""
+        found: list[Json] = [dict(slot.extra) or None for slot in self._called]
+        return dump(found) if any(found) else ""
+
+    @property
+    def _called(self) -> list[_Slot]:
+        return [slot for slot in self._slots if slot.name or slot.pieces]
 
 
 def _opens_another(slot: _Slot, *, call_id: str, name: str) -> bool:

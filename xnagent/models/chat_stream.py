@@ -12,7 +12,7 @@ from typing import Any, Final
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
 from xnagent.core.text import clean
 from xnagent.errors import FaultKind, ModelError
-from xnagent.models.chat import WIRE
+from xnagent.models.chat import EXTRA_WIRE, WIRE
 from xnagent.models.chat_calls import CallAssembler
 from xnagent.models.chat_usage import read_usage
 from xnagent.models.decoding import DONE, fold, frames, incomplete, is_error
@@ -106,7 +106,7 @@ class ChatDecoder:
         self._take_content(delta.get("content"))
         self._take_content(delta.get("refusal"))
         calls = delta.get("tool_calls")
-        for call in calls if isinstance(calls, list) else []:
+        for call in calls if isinstance(calls, list) else [calls]:
             self._calls.add(call)
         if isinstance(delta.get("function_call"), dict):
             self._calls.add({"index": 0, "function": delta["function_call"]})
@@ -133,6 +133,8 @@ class ChatDecoder:
             yield Reasoning(wire=WIRE, payload=clean(reasoning))
         if text:
             yield AssistantText(text=clean(text))
+        if extras := self._calls.extras():
+            yield Reasoning(wire=EXTRA_WIRE, payload=extras)
         yield from self._calls.calls()
 
     def _outcome(self, items: tuple[ReplyItem, ...]) -> tuple[str, str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from xnagent.core.tokens import Usage
+
+MOST_TOKENS: Final = 1 << 40
+"""A larger count is no count."""
 
 
 def read_usage(usage: Mapping[str, Any] | None, timings: Mapping[str, Any] | None = None) -> tuple[Usage, str]:
@@ -100,18 +103,19 @@ def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _count(source: Mapping[str, Any], *names: str) -> int | None:
-    return _first(*(_integer(source.get(name)) for name in names))
+    return _first(*(token_count(source.get(name)) for name in names))
 
 
-def _integer(value: object) -> int | None:
+def token_count(value: object) -> int | None:
+    """A number of tokens as a provider sends it; None for what cannot be one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if value >= 0 and value == value // 1 else None
+    return int(value) if 0 <= value <= MOST_TOKENS and value == value // 1 else None
 
 
 def _sum(parts: Mapping[str, Any]) -> int | None:
     """Of what a provider splits by lifetime."""
-    counts = map(_integer, parts.values())
+    counts = map(token_count, parts.values())
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

@@ -45,6 +45,14 @@ def frames(data: str) -> list[Frame]:
     return [Frame(text=text, event=event) for text, event in _parse(data.strip()) if isinstance(event, dict)]
 
 
+def is_whole(data: str) -> bool:
+    """Whether a data string that nothing closed is one all the same, not the beginning of one."""
+    try:
+        return isinstance(json.loads(data), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _parse(text: str) -> list[tuple[str, Any]]:
     try:
         return [(text, json.loads(text))]

@@ -7,20 +7,21 @@ Codes and types are looked at before texts; texts only where they are precise, s
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from xnagent.core.text import clean, first_line
 from xnagent.errors import FaultKind, ModelError
+from xnagent.models.waits import wished_seconds
 
 CLIP_CHARACTERS: Final = 500
 SHORTEST_SECRET: Final = 3
 
+_PER_DAY: Final = "quota_per_day"
+"""Stands for a quota of Gemini that is full again tomorrow."""
 _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
     "context_overflow": frozenset(
         {
@@ -32,6 +33,7 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
             "prompt_too_long",
             "input_too_long",
             "request_too_large",
+            "1261",
         }
     ),
     "quota": frozenset(
@@ -46,6 +48,14 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
             "exceeded_current_quota_error",
             "usage_limit_reached",
             "payment_required",
+            "arrearage",
+            "allocationquota.freetieronly",
+            _PER_DAY,
+            "1113",
+            "1304",
+            "1308",
+            "1309",
+            "1310",
         }
     ),
     "rate_limited": frozenset(
@@ -56,6 +66,8 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
             "rate_limited",
             "too_many_requests",
             "resource_exhausted",
+            "1302",
+            "1303",
         }
     ),
     "overloaded": frozenset(
@@ -69,6 +81,9 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
             "insufficient_system_resource",
             "unavailable",
             "service_unavailable",
+            "slow_down",
+            "1305",
+            "1312",
         }
     ),
     "authentication": frozenset(
@@ -83,18 +98,21 @@ _SPECIFIC_CODES: Final[Mapping[FaultKind, frozenset[str]]] = {
             "forbidden",
         }
     ),
-    "not_found": frozenset({"model_not_found", "not_found_error", "not_found", "deployment_not_found"}),
+    "not_found": frozenset({"model_not_found", "not_found_error", "not_found", "deployment_not_found", "1211"}),
     "content_refused": frozenset(
         {
             "content_policy_violation",
             "content_filter",
             "responsibleaipolicyviolation",
             "data_inspection_failed",
+            "datainspectionfailed",
+            "1301",
             "bio_policy",
             "misalignment_policy_violation",
         }
     ),
 }
+"""Codes and types, in small letters; the numbers are Z.AI's."""
 _INVALID_CODES: Final = frozenset(
     {"invalid_request_error", "bad_request", "bad_request_error", "invalid_argument", "invalid_prompt"}
 )
@@ -102,7 +120,7 @@ _INVALID_CODES: Final = frozenset(
 _OUTPUT_BUDGET: Final = re.compile(
     r"max_(?:completion_|output_|new_)?tokens\W.{0,60}?(?:too (?:large|high|big)|\d[\d,]* > \d|must be (?:less|at most)"
     r"|valid range|exceeds? the maximum|cannot (?:be greater|exceed))"
-    r"|supports at most [\d,]+ (?:completion|output) tokens",
+    r"|supports at most [\d,]+ (?:completion|output) tokens|range of max_tokens should be",
     re.IGNORECASE | re.DOTALL,
 )
 _WITH_OUTPUT_SHARE: Final = re.compile(
@@ -116,26 +134,30 @@ _OVERFLOW: Final = re.compile(
     r"|(?:exceed|larger|longer|greater|more)\w*[^.]{0,60}context[ _](?:length|window|size|limit)"
     r"|(?:prompt|input|request|conversation) (?:is )?too (?:long|large)\b|maximum prompt length"
     r"|input token count[^.]{0,40}exceeds|reduce the length of the (?:messages|prompt|input)"
-    r"|input length[^.]{0,40}exceeds",
+    r"|input length[^.]{0,40}exceeds|exceed(?:s|ed)? (?:the )?(?:model|max(?:imum)?) (?:token limit|length)"
+    r"|maximum model length|range of input length should be|too many tokens|max_tokens must be at least 1, got -"
+    r"|context_length_exceeded|contextwindowexceeded",
     re.IGNORECASE,
 )
 _QUOTA: Final = re.compile(
     r"credit balance|insufficient[ _](?:balance|credits?|quota|funds)|exceeded your current quota"
     r"|(?:weekly|monthly) (?:\w+ )?(?:limit|quota)|billing (?:cycle|details|period|hard limit)|out of credits"
-    r"|(?:spend|spending) limit|payment required",
+    r"|(?:spend|spending) limit|payment required|usage limit|free tier[^.]{0,40}exhausted|good standing"
+    r"|requires more credits|余额不足",
     re.IGNORECASE,
 )
-_RATE: Final = re.compile(r"rate[ _-]?limit|too many requests|concurrency limit", re.IGNORECASE)
+_RATE: Final = re.compile(r"rate[ _-]?limit|throttl|too many requests|concurrency limit", re.IGNORECASE)
 _OVERLOAD: Final = re.compile(r"overloaded|at capacity|server is busy|system resource", re.IGNORECASE)
 _KEY: Final = re.compile(
     r"(?:invalid|incorrect|expired|missing) api[ _-]?key|api[ _-]?key (?:is )?(?:not valid|invalid|expired)",
     re.IGNORECASE,
 )
 _CONTENT: Final = re.compile(
-    r"content (?:management )?policy|content filter|content exists risk|inappropriate content|flagged", re.IGNORECASE
+    r"content (?:management )?policy|content filter|content exists risk|inappropriate content|flagged|high risk"
+    r"|usage policy|safety reasons",
+    re.IGNORECASE,
 )
 _HTML: Final = re.compile(r"\s*(?:<!doctype html|<html|<head|<body|<\?xml)", re.IGNORECASE)
-_NUMBER: Final = re.compile(r"\+?[0-9]+(?:\.[0-9]+)?")
 _TOKEN: Final = re.compile(r"(?i)(\bbearer\s+)[^\s\"',]+|\bsk-[A-Za-z0-9_*-]{6,}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
@@ -158,7 +180,7 @@ _NEVER_A_SIZE: Final[frozenset[int | None]] = frozenset({401, 403, 404, 429})
 _HTTP_BAD_REQUEST: Final = 400
 _HTTP_SERVER_ERROR: Final = 500
 _HTTP_LAST: Final = 599
-_DEEPEST_ERROR: Final = 5
+_DEEPEST_ERROR: Final = 8
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _BY_STATUS: Final[Mapping[int, FaultKind]] = {
     401: "authentication",
@@ -171,6 +193,7 @@ _BY_STATUS: Final[Mapping[int, FaultKind]] = {
     413: "context_overflow",
     425: "server",
     429: "rate_limited",
+    501: "bad_request",
     503: "overloaded",
     529: "overloaded",
 }
@@ -190,12 +213,13 @@ def classify(
 ) -> ModelError:
     """The error that a refused request means; `status` is None for one that came inside a stream.
 
-    `now` (with a time zone) is what a date in `Retry-After` is measured against.
+    `now` (with a time zone) is what dates in the headers are measured against.
     """
     complaint = _read(body)
     fault = _fault(status, complaint)
-    text = redact(_describe(status, complaint, fault=fault), secrets)
-    return ModelError(text, fault=fault, retry_after_seconds=parse_retry_after(headers, now), status=status)
+    wait = wished_seconds(headers, status=status, body=body, now=now)
+    text = _describe(status, complaint, fault=fault) + ("" if wait is None else f"; it asks to wait {wait:.10g} s")
+    return ModelError(redact(text, secrets), fault=fault, retry_after_seconds=wait, status=status)
 
 
 def classify_event(event: object, *, secrets: Iterable[str] = ()) -> ModelError:
@@ -241,14 +265,20 @@ def _fault_of_status(status: int | None, codes: frozenset[str]) -> FaultKind:
 
 
 def _read(body: str) -> _Complaint:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+    document = _parsed(body)
+    if document is None:
         return _Complaint(message=body)
     nodes = list(_error_nodes(document))
     message = next(filter(None, map(_message, nodes)), body)
     codes = frozenset(code for node in nodes for code in _codes(node))
     return _Complaint(message=message, codes=codes, status=next(filter(None, map(_numeric_code, nodes)), None))
+
+
+def _parsed(body: str) -> object:
+    try:
+        return json.loads(body.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _error_nodes(document: object, depth: int = 0) -> Iterator[Any]:
@@ -262,9 +292,20 @@ def _error_nodes(document: object, depth: int = 0) -> Iterator[Any]:
         for key in ("error", "response", "detail", "errors"):
             if document.get(key):
                 yield from _error_nodes(document[key], depth + 1)
+        yield from _relayed(document.get("metadata"), depth)
         yield document
+        for key in ("details", "violations"):
+            yield from _error_nodes(document[key], depth + 1) if isinstance(document.get(key), list) else ()
     elif isinstance(document, str):
         yield document
+
+
+def _relayed(metadata: object, depth: int) -> Iterator[Any]:
+    """What stands behind a gateway's "Provider returned error": the text, or JSON in a text, of the provider itself."""
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str) and raw.strip():
+        document = _parsed(raw)
+        yield from _error_nodes(document if isinstance(document, dict | list) else raw, depth + 1)
 
 
 def _message(node: object) -> str:
@@ -278,6 +319,8 @@ def _codes(node: object) -> Iterator[str]:
     if isinstance(node, dict):
         values = (node.get(key) for key in ("code", "type", "status"))
         yield from (value.strip().lower() for value in values if isinstance(value, str))
+        if "PerDay" in str(node.get("quotaId", "")):
+            yield _PER_DAY
 
 
 def _numeric_code(node: object) -> int | None:
@@ -316,31 +359,3 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted({secret for secret in secrets if len(secret) >= SHORTEST_SECRET}, key=len, reverse=True):
         text = text.replace(secret, "[key]")
     return _TOKEN.sub(lambda found: f"{found.group(1) or ''}[key]", text)
-
-
-def parse_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds that the provider asks to wait; None if it does not say, or says nothing usable or not positive.
-
-    Understands `retry-after-ms`, seconds with or without a fraction, and HTTP dates measured against `now`.
-    """
-    lowered = {name.lower(): value.strip() for name, value in headers.items()}
-    milliseconds = _positive(lowered.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = lowered.get("retry-after", "")
-    seconds = _positive(value)
-    return seconds if seconds is not None or _NUMBER.fullmatch(value) else _until(value, now)
-
-
-def _positive(value: str) -> float | None:
-    number = float(value) if _NUMBER.fullmatch(value) else 0.0
-    return number if 0 < number < math.inf else None
-
-
-def _until(value: str, now: datetime) -> float | None:
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
-    return wait if wait > 0 else None

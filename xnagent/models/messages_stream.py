@@ -99,7 +99,7 @@ class MessagesDecoder:
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        self._by_index: dict[object, _Block] = {}
+        self._by_index: dict[str, _Block] = {}
         self._meter = UsageMeter()
         self._stop = ""
         self._is_done = False
@@ -133,9 +133,9 @@ class MessagesDecoder:
             case "message_start":
                 self._meter.take(_mapping(event.get("message")).get("usage"))
             case "content_block_start":
-                self._open(event.get("index"), members(frame.text).get("content_block", "{}"), event=event)
+                self._open(str(event.get("index")), members(frame.text).get("content_block", "{}"), event=event)
             case "content_block_delta":
-                return self._grow(event.get("index"), _mapping(event.get("delta")))
+                return self._grow(str(event.get("index")), _mapping(event.get("delta")))
             case "message_delta":
                 self._meter.take(event.get("usage"))
                 self._end(_mapping(event.get("delta")).get("stop_reason"))
@@ -147,12 +147,12 @@ class MessagesDecoder:
                 return False
         return True
 
-    def _open(self, index: object, text: str, *, event: Mapping[str, Any]) -> None:
+    def _open(self, index: str, text: str, *, event: Mapping[str, Any]) -> None:
         block = _Block(text=text, start=_mapping(event.get("content_block")))
         self._blocks.append(block)
         self._by_index[index] = block
 
-    def _grow(self, index: object, delta: Mapping[str, Any]) -> bool:
+    def _grow(self, index: str, delta: Mapping[str, Any]) -> bool:
         """Put a piece where it belongs; a delta whose block was never opened opens one for its text."""
         name = _DELTAS.get(_string(delta.get("type")))
         piece = _string(delta.get(name)) if name else ""
@@ -173,7 +173,7 @@ class MessagesDecoder:
         content = frame.event.get("content")
         texts = elements(members(frame.text).get("content", "[]"))
         for index, (text, block) in enumerate(zip(texts, content if isinstance(content, list) else [], strict=False)):
-            self._open(index, text, event={"content_block": block})
+            self._open(str(index), text, event={"content_block": block})
         self._meter.take(frame.event.get("usage"))
         self._end(frame.event.get("stop_reason"))
         self._is_done = True

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from xnagent.core.tokens import Usage
+from xnagent.models.chat_usage import token_count
 
 _SHORT: Final = "ephemeral_5m_input_tokens"
 _LONG: Final = "ephemeral_1h_input_tokens"
@@ -26,13 +27,13 @@ class UsageMeter:
         self._take(_part(usage, "output_tokens_details"), "thinking_tokens")
         split = _part(usage, "cache_creation")
         self._take(split, _SHORT, _LONG)
-        written = [count for count in map(_count, split.values()) if count is not None]
+        written = [count for count in map(token_count, split.values()) if count is not None]
         if written and "cache_creation_input_tokens" not in self._numbers:
             self._numbers["cache_creation_input_tokens"] = sum(written)
 
     def _take(self, usage: Mapping[str, Any], *names: str) -> None:
         for name in names:
-            count = _count(usage.get(name))
+            count = token_count(usage.get(name))
             # Input does not shrink: some gateways repeat its fields as 0 at the end.
             if count is not None and not (count == 0 and name in _INPUTS and self._numbers.get(name)):
                 self._numbers[name] = count
@@ -70,9 +71,3 @@ class UsageMeter:
 def _part(usage: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = usage.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if value >= 0 and value == value // 1 else None

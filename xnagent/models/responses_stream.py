@@ -102,8 +102,9 @@ class ResponsesDecoder:
         kind = _string(event.get("type"))
         if kind in _TERMINAL and isinstance(event.get("response"), dict):
             return self._end(event["response"], members(frame.text)["response"], status=_TERMINAL[kind])
-        if event.get("object") == "response" and event.get("status") in _ENDED:
-            return self._end(event, frame.text, status=event["status"])
+        status = _string(event.get("status"))
+        if event.get("object") == "response" and status in _ENDED:
+            return self._end(event, frame.text, status=status)
         return self._take_part(kind, frame)
 
     def _end(self, response: Mapping[str, Any], text: str, *, status: str) -> bool:
@@ -161,8 +162,9 @@ class ResponsesDecoder:
             item = json.loads(text)
             found = list(_read_item(_mapping(item), text))
             items += found
-            if not found and _mapping(item).get("type") not in {"message", *_OPAQUE}:
-                notes.append(f"an item of type {short(str(_mapping(item).get('type')))!r} was left out")
+            kind = str(_mapping(item).get("type"))
+            if not found and kind not in {"message", *_OPAQUE}:
+                notes.append(f"an item of type {short(kind)!r} was left out")
         return tuple(items), notes
 
     def _outcome(self, items: tuple[ReplyItem, ...]) -> tuple[str, str]:

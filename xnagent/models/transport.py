@@ -23,19 +23,23 @@ from httpx_sse import EventSource
 
 from xnagent.errors import ModelError, UsageError
 from xnagent.models.connections import Connections, open_connections
-from xnagent.models.decoding import Decoder
+from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
 
 MAX_BODY_BYTES: Final = 1 << 20
-"""How much of an error, or of an answer that is no stream, is read."""
+"""How much of an error is read."""
 DRAIN_SECONDS: Final = 0.5
 """How long the end of a finished answer is awaited, so that its connection can be used again."""
 MAX_EVENT_BYTES: Final = 16 << 20
-"""How much may come without completing an event."""
+"""How much may come without completing an event, and how much of an answer that is no stream is read."""
 KEY: Final = "{key}"
 """Stands for the key in a wire's headers; only the transport knows it."""
 
 _VERSION: Final = re.compile(r"/v\d+(?=/)")
+_BOM: Final = b"\xef\xbb\xbf"
+_FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
+"""How a line of server-sent events begins."""
+_LONGEST_FIELD: Final = max(map(len, _FIELDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +133,17 @@ class HttpTransport:
                 await connections.give_back(connection)
 
     async def _read(self, response: httpx.Response, attempt: _Attempt) -> None:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code != HTTPStatus.OK:
-            body = await _read_some(response)
+            body = await _read_some(response.aiter_bytes(), most_bytes=MAX_BODY_BYTES)
             raise classify(response.status_code, response.headers, body=body, now=datetime.now(UTC))
-        if kind.endswith("json") or kind == "text/html":
-            _take_whole(await _read_some(response), kind=kind, decoder=attempt.decoder)
-            return
-        await _read_events(response, attempt)
+        chunks = response.aiter_bytes()
+        start = await _beginning(chunks)
+        known = _fields(start)
+        if known and not known.startswith(_FIELDS):
+            body = await _read_some(chunks, known, most_bytes=MAX_EVENT_BYTES)
+            _take_whole(body, decoder=attempt.decoder)
+        else:
+            await _read_events(_Watched(chunks, start, attempt=attempt), attempt)
 
     def _opened(self) -> Connections:
         if self._connections is None:
@@ -229,41 +236,63 @@ class _Attempt:
 class _Watched(httpx.AsyncByteStream):
     """The bytes of an answer; refuses an event without end."""
 
-    def __init__(self, response: httpx.Response, attempt: _Attempt) -> None:
-        self._response = response
+    def __init__(self, chunks: AsyncIterator[bytes], start: bytes, *, attempt: _Attempt) -> None:
+        self._chunks = chunks
+        self._start = start
         self._attempt = attempt
         self.since_event_bytes = 0
+        self.is_over = False
+        """Whether the answer came to its end: what is read after that is an event that was not closed."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._response.aiter_bytes():
+        # A byte order mark would hide the first field's name.
+        yield _fields(self._start)
+        async for chunk in self._chunks:
             self.since_event_bytes += len(chunk)
             if self.since_event_bytes <= MAX_EVENT_BYTES:
                 yield chunk
             else:
                 self._attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
+        self.is_over = True
+        yield b"\n\n"
 
 
-async def _read_events(response: httpx.Response, attempt: _Attempt) -> None:
-    watched = _Watched(response, attempt)
+async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
+    """As much as it takes to tell a stream from something whole: what a header says of it is often wrong."""
+    start = bytearray()
+    async for chunk in chunks:
+        start += chunk
+        known = _fields(bytes(start))
+        if known.startswith(_FIELDS) or len(known) >= _LONGEST_FIELD:
+            break
+    return bytes(start)
+
+
+def _fields(start: bytes) -> bytes:
+    return start.lstrip().removeprefix(_BOM).lstrip()
+
+
+async def _read_events(watched: _Watched, attempt: _Attempt) -> None:
     # Server-sent events are UTF-8 whatever the header says, and some servers do not name them.
     stream = httpx.Response(200, headers={"content-type": "text/event-stream; charset=utf-8"}, stream=watched)
     async for event in EventSource(stream).aiter_sse():
         watched.since_event_bytes = 0
-        attempt.feed(event.data)
+        if not watched.is_over or is_whole(event.data):
+            attempt.feed(event.data)
 
 
-async def _read_some(response: httpx.Response) -> str:
-    content = bytearray()
+async def _read_some(chunks: AsyncIterator[bytes], start: bytes = b"", *, most_bytes: int) -> str:
+    content = bytearray(start)
     with anyio.CancelScope() as scope:
-        async for chunk in response.aiter_bytes():
+        async for chunk in chunks:
             content += chunk
-            if len(content) >= MAX_BODY_BYTES:
+            if len(content) >= most_bytes:
                 scope.cancel()
-    return content[:MAX_BODY_BYTES].decode("utf-8", "replace")
+    return content[:most_bytes].decode("utf-8-sig", "replace")
 
 
-def _take_whole(body: str, *, kind: str, decoder: Decoder) -> None:
-    if is_html(body) or kind == "text/html":
+def _take_whole(body: str, *, decoder: Decoder) -> None:
+    if is_html(body) or body.lstrip().startswith("<"):
         raise ModelError("the endpoint answered HTML, not JSON; check --base-url", fault="protocol", status=200)
     if not decoder.feed(body) or not decoder.is_complete:
         raise ModelError(
