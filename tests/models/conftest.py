@@ -93,7 +93,7 @@ def stream_server(raw_server: Callable[[Handler], RawServer]) -> Callable[..., R
     def start(*pieces: bytes, ends: bool = True, head: bytes = HEAD) -> RawServer:
         def handler(connection: socket.socket, stopping: threading.Event) -> None:
             connection.sendall(head)
-            for piece in pieces:
+            for piece in filter(None, pieces):  # an empty chunk would be the end
                 connection.sendall(chunk(piece))
             if ends:
                 connection.sendall(b"0\r\n\r\n")
