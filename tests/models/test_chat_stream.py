@@ -383,6 +383,14 @@ def test_a_call_with_progress_as_llama_cpp_streams_it():
     assert reply.usage == Usage(input_tokens=160, cached_tokens=0, output_tokens=21)
 
 
+def test_the_progress_of_llama_cpp_is_progress_but_no_piece_of_the_answer():
+    decoder = ChatDecoder()
+    assert decoder.feed(llama({"role": "assistant", "content": None}, prompt_progress={"total": 9, "processed": 5}))
+    assert not decoder.has_begun
+    assert decoder.feed(llama({"content": "x"}))
+    assert decoder.has_begun
+
+
 def test_usage_inside_the_choice():
     choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop", "usage": USAGE}
     assert decode([json.dumps({"choices": [choice]})]).usage.input_tokens == 10

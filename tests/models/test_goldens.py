@@ -223,7 +223,7 @@ def test_chat_pinned_to_a_slot():
     options = canonical({"slots": 3, "temperature": 0})
     assert shown("chat", REBASED[:1], agent=AgentId("r2"), options=options, tools="[]") == snapshot("""\
 {"model":"some-model","stream":true,"stream_options":{"include_usage":true},
-"max_tokens":1000,"id_slot":2,"temperature":0,
+"max_tokens":1000,"id_slot":2,"return_progress":true,"temperature":0,
 "messages":[
 {"role":"system","content":"Be good."},
 {"role":"user","content":"Go."}]}\

@@ -47,11 +47,18 @@ def test_a_request_names_the_slot_and_not_how_many_there_are(wire: str):
     assert not {"id_slot", "slots"} & sent(PLANNER, wire, canonical({"slots": 1})).keys()
 
 
+def test_the_server_is_asked_to_tell_its_progress_on_the_wire_where_that_is_understood():
+    assert sent(PLANNER)["return_progress"] is True
+    assert sent(PLANNER, options=canonical({"slots": 1}))["return_progress"] is True
+    assert "return_progress" not in sent(PLANNER, "responses")
+    assert sent(PLANNER, options=canonical({"slots": 3, "return_progress": False}))["return_progress"] is False
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_endpoint_without_slots_is_sent_the_same_bytes_for_every_agent(wire: str):
     bodies = {encode(manifest(wire), [user("Go.")], agent=agent) for agent in (None, PLANNER, *runs(1, 2))}
     assert len(bodies) == 1
-    assert b"slot" not in bodies.pop()
+    assert not any(name in body for body in bodies for name in (b"slot", b"progress"))
 
 
 def test_I1_the_encoder_pins_each_agent_of_one_manifest_and_extends_its_bytes():

@@ -1,7 +1,7 @@
-"""Slot pinning for llama.cpp: each agent keeps to one of the server's slots, and so to its own cached prefix.
+"""What a llama.cpp server is asked beyond the wire: a slot for each agent, and to say how far it is.
 
-A slot holds one prompt. Left to itself the server takes the slot whose prompt has a tenth in common with a request, so
-agents with one preamble overwrite each other's histories.
+A slot holds one prompt. Left to itself the server takes the slot whose prompt has a tenth in common with the
+request, so agents with one preamble overwrite each other's histories.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from xnagent.core.text import Json, canonical
 SLOTS_OPTION: Final = "slots"
 """An option that is not sent: how many slots the server has; `id_slot` is sent in its place."""
 SLOT_FIELD: Final = "id_slot"
+PROGRESS_FIELD: Final = "return_progress"
+"""Without it the server sends nothing, not even headers, before the whole prompt is read: it would look dead."""
 PINNED_WIRES: Final = ("chat", "responses")
 """Those on which llama.cpp reads the field; on its Messages endpoint it is lost."""
 
@@ -43,5 +45,7 @@ def pinned(manifest: ManifestRecorded, agent: AgentId | None) -> ManifestRecorde
     if slots is None:
         return manifest
     slot = slot_of(agent, slots) if agent and isinstance(slots, int) else None
-    more: dict[str, Json] = {} if slot is None else {SLOT_FIELD: slot}
-    return replace(manifest, options=canonical({**options, **more}))
+    asked: dict[str, Json] = {} if slot is None else {SLOT_FIELD: slot}
+    if manifest.wire == "chat":
+        asked[PROGRESS_FIELD] = True
+    return replace(manifest, options=canonical({**asked, **options}))
