@@ -69,9 +69,13 @@ async def run(bench: Bench) -> Ended:
 
 
 def again(rows: list[RequestRow]) -> list[tuple[int, int, int]]:
-    """From the second request of a lineage on: input before, input, cached."""
+    """From the second request of a lineage on: what it sends again (the one before and its reply), input, cached."""
     return [
-        (before.usage.input_tokens or 0, row.usage.input_tokens or 0, row.usage.cached_tokens or 0)
+        (
+            (before.usage.input_tokens or 0) + (before.usage.output_tokens or 0),
+            row.usage.input_tokens or 0,
+            row.usage.cached_tokens or 0,
+        )
         for before, row in pairwise(rows)
         if before.generation == row.generation
     ]
