@@ -6,13 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.speaking import WIRES, manifest, spine, user
+from tests.models.speaking import WIRES, manifest, said, spine, user
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine import Spine
 from xnagent.core.text import canonical
+from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.chat import ChatEncoder
 from xnagent.models.slots import slot_of
 from xnagent.models.wires import encode
+from xnagent.testing.server import ScriptedServer
 
 THREE = canonical({"slots": 3, "temperature": 0})
 
@@ -71,3 +73,14 @@ def test_I1_the_encoder_pins_each_agent_of_one_manifest_and_extends_its_bytes():
         assert after.content == encode(chosen, long.items, agent=agent)
         assert after.content.startswith(before.content.removesuffix(b"]}"))
         assert after.segments[: len(before.segments)] == before.segments
+
+
+async def test_a_server_that_tells_its_progress_is_read_like_any_other():
+    with ScriptedServer({"worker": [{"text": "ok", "times": 0}]}, provider="llama.cpp") as server:
+        model = create_model(ModelEntry(name="some-model", base_url=server.base_url), None)
+        reply = await model.send(model.encode(manifest("chat", options=THREE), spine(user("Go."))))
+        await model.aclose()
+        server.check()
+    assert reply.items == (said("ok"),)
+    assert (reply.usage.cached_tokens, reply.note) == (0, "")
+    assert json.loads(server.bodies[0])["id_slot"] == 1
