@@ -30,11 +30,10 @@ SLOTS = int(os.environ.get("REAL_MODEL_SLOTS", "3"))
 SECONDS = float(os.environ.get("REAL_MODEL_SECONDS", "1500"))
 TARGET = 0.95
 MODEL = "local"
-OBJECTIVE = (
-    "First plan one task: its id is greet, its check is: grep -q hello greeting.txt, its objective is: Create the file "
-    "greeting.txt with the one line hello, with the tool write; then hand in with the tool submit, status completed. "
-    "Then delegate the task greet. Then answer with the text: waiting. When its run is completed, call finish."
-)
+OBJECTIVE = """\
+Call plan with {"tasks": [{"checks": ["grep -q hello greeting.txt"], "id": "greet", "objective": "Call write to make \
+the file greeting.txt with the content hello. Then call submit.", "title": "Greeting"}]}.
+Then call delegate with {"task": "greet"}."""
 
 pytestmark = [
     pytest.mark.real_model,
@@ -55,7 +54,7 @@ def settings() -> Settings:
         timeouts__progress_seconds=SECONDS,
         timeouts__total_seconds=SECONDS,
         limits__deadline_seconds=SECONDS,
-        limits__steps=14,
+        limits__steps=40,
         sandbox__mode="off",
     )
 
@@ -98,7 +97,7 @@ async def test_M121_a_session_with_a_real_model_is_served_from_its_cache(bench: 
     rows = [row for row in request_rows(ended.events) if row.finish is not None]
     tell("\n".join(map(told, rows)))
     tell(json.dumps(ended.record))
-    assert ended.outcome in {"completed", "partial", "failed", "blocked", "limit"}
+    assert ended.outcome in {"completed", "partial", "failed", "blocked", "limit", "deadline"}
     assert ended.record["spine"]["breaks"] == 0
     assert all(row.usage.cached_tokens is not None and not row.usage.is_estimated and not row.note for row in rows)
     for agent in (PLANNER, AgentId("r1")):
