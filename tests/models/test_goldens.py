@@ -24,9 +24,7 @@ ROUND: list[Item] = [
 REBASED: list[Item] = [user("Go."), user("<checkpoint>"), call("c9", '{"a":'), result("c9", "", is_error=True)]
 
 
-def shown(
-    wire: str, items: list[Item], *, long_items: int = 0, agent: AgentId | None = None, **changes: str
-) -> str:
+def shown(wire: str, items: list[Item], *, long_items: int = 0, agent: AgentId | None = None, **changes: str) -> str:
     """The bytes, a line for each part."""
     body = wires.encode(manifest(wire, **changes), items, long_items=long_items, agent=agent).decode()
     names = "max_|tools|system|instructions|messages|input|include|tool_calls|function|parameters|reasoning"
@@ -217,6 +215,7 @@ def test_messages_with_both_lifetimes():
 {"type":"tool_result","tool_use_id":"c1","content":"one\\ntwo"},
 {"type":"tool_result","tool_use_id":"call_2_fc_9_aaee0e99cf6c","content":"BAD_ARGS: \u2028","is_error":true},
 {"type":"text","text":"<delta>","cache_control":{"type":"ephemeral"}}]}]}\
+""")
 
 
 def test_chat_pinned_to_a_slot():
