@@ -31,8 +31,9 @@ SECONDS = float(os.environ.get("REAL_MODEL_SECONDS", "1500"))
 TARGET = 0.95
 MODEL = "local"
 OBJECTIVE = """\
-Call plan with {"tasks": [{"checks": ["grep -q hello greeting.txt"], "id": "greet", "objective": "Call write to make \
-the file greeting.txt with the content hello. Then call submit.", "title": "Greeting"}]}.
+Call plan with {"tasks": [{"checks": ["grep -q hello greeting.txt"], "id": "greet", "objective": "First call read with \
+path README.md. After its result call write to make the file greeting.txt with the content hello. Then call submit.", \
+"title": "Greeting"}]}.
 Then call delegate with {"task": "greet"}."""
 
 pytestmark = [
