@@ -15,6 +15,7 @@ from xnagent.config.entry import is_loopback, model_entry, shipped_catalog
 from xnagent.config.load import Sources, load_settings
 from xnagent.config.places import home_folder, shipped, user_file
 from xnagent.config.sources import from_assignment
+from xnagent.core.ids import PLANNER
 from xnagent.core.items import UserText
 from xnagent.core.pricing import Price
 from xnagent.errors import UsageError
@@ -64,6 +65,24 @@ def test_the_users_table_changes_what_it_names():
     )
     assert entry.price == Price(input_usd=2, cached_usd=2, output_usd=4)
     assert (entry.base_url, entry.options["temperature"]) == ("https://api.deepseek.com", 0.5)
+
+
+def test_the_slots_of_a_server_of_ones_own_are_an_option_that_is_not_sent():
+    own = ("planner.model.name=mine", "planner.model.base_url=http://127.0.0.1:8080/v1", "models.mine.slots=3")
+    entry = model_entry(settings(*own), "planner")
+    assert entry.options == {"slots": 3}
+    sent = json.loads(encode(make_manifest("planner", entry, definitions="[]"), [], agent=PLANNER))
+    assert sent["id_slot"] == 0
+    assert "slots" not in sent
+    assert not any(table.slots for table in shipped_catalog().values())
+
+
+def test_slots_are_refused_where_they_cannot_be_asked_for():
+    own = ("planner.model.name=mine", "planner.model.base_url=http://127.0.0.1:8080/v1", "models.mine.slots=3")
+    with pytest.raises(UsageError, match=r'models\."mine"\.slots'):
+        model_entry(settings(*own, "planner.model.wire=messages"), "planner")
+    with pytest.raises(UsageError, match="greater than or equal to 1"):
+        settings("models.mine.slots=0")
 
 
 def test_the_shipped_table_is_whole():

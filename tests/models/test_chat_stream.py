@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.models.speaking import manifest, result, user
+from xnagent.core.ids import CallId
 from xnagent.core.items import AssistantText, Reasoning, ToolCall, made_by
 from xnagent.core.tokens import Usage
 from xnagent.errors import ModelError
@@ -374,6 +375,42 @@ def test_usage_of_llama_cpp():
     assert usage_of(None, timings=timings).usage == Usage(input_tokens=100, cached_tokens=90, output_tokens=7)
     both = usage_of({"prompt_tokens": 100, "completion_tokens": 7}, timings=timings)
     assert both.usage == Usage(input_tokens=100, cached_tokens=90, output_tokens=7)
+
+
+LLAMA_FRAME = {"created": 1796032984, "id": "chatcmpl-1", "model": "m.gguf", "object": "chat.completion.chunk"}
+
+
+def llama(delta: dict, finish: str | None = None, **more: object) -> str:
+    """A chunk as llama.cpp writes it (seen in October 2026)."""
+    return json.dumps({"choices": [{"finish_reason": finish, "index": 0, "delta": delta}], **LLAMA_FRAME, **more})
+
+
+def test_a_call_with_progress_as_llama_cpp_streams_it():
+    opened = {"index": 0, "id": "663I", "type": "function", "function": {"name": "read", "arguments": "{"}}
+    rest = ('"', "path", '":', ' "', "a", ".py", '"}')
+    usage = {"completion_tokens": 21, "prompt_tokens": 160, "prompt_tokens_details": {"cached_tokens": 0}}
+    reply = decode(
+        [
+            llama({"role": "assistant", "content": None}, prompt_progress={"total": 160, "cache": 0, "processed": 160}),
+            llama({"role": "assistant", "content": None}),
+            llama({"tool_calls": [opened]}),
+            *(llama({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}) for piece in rest),
+            llama({}, "tool_calls"),
+            json.dumps({"choices": [], **LLAMA_FRAME, "usage": usage, "timings": {"cache_n": 0, "prompt_n": 160}}),
+            "[DONE]",
+        ]
+    )
+    assert reply.items == (ToolCall(call_id=CallId("663I"), name="read", arguments='{"path": "a.py"}'),)
+    assert (reply.finish, reply.note) == ("tool_calls", "")
+    assert reply.usage == Usage(input_tokens=160, cached_tokens=0, output_tokens=21)
+
+
+def test_the_progress_of_llama_cpp_is_progress_but_no_piece_of_the_answer():
+    decoder = ChatDecoder()
+    assert decoder.feed(llama({"role": "assistant", "content": None}, prompt_progress={"total": 9, "processed": 5}))
+    assert not decoder.has_begun
+    assert decoder.feed(llama({"content": "x"}))
+    assert decoder.has_begun
 
 
 def test_usage_inside_the_choice():

@@ -5,6 +5,7 @@ import re
 from inline_snapshot import snapshot
 
 from tests.models.speaking import WIRES, call, manifest, result, said, sealed, user
+from xnagent.core.ids import AgentId
 from xnagent.core.items import Item
 from xnagent.core.text import canonical
 from xnagent.models import wires
@@ -23,9 +24,9 @@ ROUND: list[Item] = [
 REBASED: list[Item] = [user("Go."), user("<checkpoint>"), call("c9", '{"a":'), result("c9", "", is_error=True)]
 
 
-def shown(wire: str, items: list[Item], *, long_items: int = 0, **changes: str) -> str:
+def shown(wire: str, items: list[Item], *, long_items: int = 0, agent: AgentId | None = None, **changes: str) -> str:
     """The bytes, a line for each part."""
-    body = wires.encode(manifest(wire, **changes), items, long_items=long_items).decode()
+    body = wires.encode(manifest(wire, **changes), items, long_items=long_items, agent=agent).decode()
     names = "max_|tools|system|instructions|messages|input|include|tool_calls|function|parameters|reasoning"
     text = re.sub(rf',(?=\{{"|"(?:{names}))|(?<=:\[)(?=\{{")', lambda found: found.group() + "\n", body)
     assert text.replace("\n", "") == body
@@ -214,4 +215,15 @@ def test_messages_with_both_lifetimes():
 {"type":"tool_result","tool_use_id":"c1","content":"one\\ntwo"},
 {"type":"tool_result","tool_use_id":"call_2_fc_9_aaee0e99cf6c","content":"BAD_ARGS: \u2028","is_error":true},
 {"type":"text","text":"<delta>","cache_control":{"type":"ephemeral"}}]}]}\
+""")
+
+
+def test_chat_pinned_to_a_slot():
+    options = canonical({"slots": 3, "temperature": 0})
+    assert shown("chat", REBASED[:1], agent=AgentId("r2"), options=options, tools="[]") == snapshot("""\
+{"model":"some-model","stream":true,"stream_options":{"include_usage":true},
+"max_tokens":1000,"id_slot":2,"return_progress":true,"temperature":0,
+"messages":[
+{"role":"system","content":"Be good."},
+{"role":"user","content":"Go."}]}\
 """)

@@ -236,6 +236,7 @@ def test_llama_cpp_fewer_slots_than_agents_thrash_and_pinning_helps():
         pinned.read(chat(text, id_slot=0))
     assert pinned.take(chat("c" * 4096, id_slot=0))[1] > 1000
     assert pinned.take(chat("c" * 4096, id_slot=1))[1] == 0
+    assert pinned.take(chat("c" * 4096, id_slot=99))[1] > 1000
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "deepseek"])

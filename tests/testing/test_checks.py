@@ -282,3 +282,13 @@ def test_B028_overflow_in_the_words_of_each_and_no_problem_of_the_client(
 def test_an_unknown_provider_is_refused_at_once():
     with pytest.raises(KeyError):
         ScriptedServer(provider="nobody")
+
+
+@pytest.mark.parametrize("field", ["id_slot", "cache_prompt", "return_progress", "slots"])
+@pytest.mark.parametrize("provider", ["openai", "deepseek", "llama.cpp"])
+def test_what_only_llama_cpp_knows_is_refused_elsewhere(provider: str, field: str):
+    status, answer = refusal("chat", {"messages": [USER], field: 1}, provider)
+    if provider == "llama.cpp" and field != "slots":
+        assert status == 200
+    else:
+        assert (status, answer["error"]["message"]) == (400, f"Unrecognized request argument supplied: {field}")

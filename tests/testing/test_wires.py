@@ -49,6 +49,16 @@ def test_one_script_serves_all_wires(wire: str, stream: bool):
         assert (server.count("extensions"), server.count("breaks"), server.books.requests) == (2, 0, 3)
 
 
+def test_llama_cpp_tells_its_progress_when_asked():
+    body = {"messages": [{"role": "user", "content": "Task parser"}], "stream": True, "return_progress": True}
+    with ScriptedServer(SCRIPT, provider="llama.cpp") as server:
+        status, _, text = exchange(server, "chat", body)
+    told = [event["prompt_progress"] for event in events_of(text) if "prompt_progress" in event]
+    assert status == 200
+    assert [one["processed"] for one in told] == [0, told[0]["total"]]
+    assert [list(event) for event in events_of(text)[2:3]] == [["id", "object", "created", "model", "choices"]]
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_B067_usage_adds_up_to_the_books(wire: str):
     with ScriptedServer(SCRIPT) as server:

@@ -85,7 +85,7 @@ def request_bytes(events: Iterable[Stored], request: int) -> bytes:
 def _body(state: SessionState, started: RequestStarted) -> bytes:
     manifest = state.manifests[started.manifest]
     items = spine_of(state, started.agent).items[: started.items]
-    return encode(manifest, items, long_items=started.long_items)
+    return encode(manifest, items, long_items=started.long_items, agent=started.agent)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -227,6 +227,8 @@ class ModelTable(Section):
     """Where the numbers come from."""
     date: str | None = None
     """When they were looked up."""
+    slots: Count | None = None
+    """How many slots a llama.cpp server has (`--parallel`): each agent keeps to one of them."""
     options: Mapping[str, JsonValue] | None = None
     """Further parameters of its requests."""
 

@@ -20,6 +20,7 @@ from xnagent.core.text import Json
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ASSUMED_OUTPUT_TOKENS, ASSUMED_WINDOW_TOKENS, CACHE_OF_WIRE, ModelEntry
 from xnagent.models.parameters import BREAKPOINT_OPTION, LIFETIME_OPTION
+from xnagent.models.slots import PINNED_WIRES, SLOTS_OPTION
 
 Role = Literal["planner", "worker"]
 Catalog: TypeAlias = Mapping[str, ModelTable]
@@ -78,8 +79,24 @@ def model_entry(
         send_reasoning=table.send_reasoning is not False,
         source=table.source or "",
         date=table.date or "",
-        options={**_breakpoints(table, wire=wire), **_sent_options(table), **drawn},
+        options={
+            **_breakpoints(table, wire=wire),
+            **_sent_options(table),
+            **drawn,
+            **_pinning(name, table, wire=wire),
+        },
     )
+
+
+def _pinning(name: str, table: ModelTable, *, wire: str) -> Mapping[str, Json]:
+    if table.slots is None:
+        return {}
+    if wire not in PINNED_WIRES:
+        raise UsageError(
+            f'CONFIG_INVALID: models."{name}".slots: llama.cpp takes a slot on the wires {" and ".join(PINNED_WIRES)} '
+            f"alone, not on {wire}; remove it, or set another wire"
+        )
+    return {SLOTS_OPTION: table.slots}
 
 
 def _chosen(settings: Settings, role: Role) -> ModelSettings:

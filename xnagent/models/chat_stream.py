@@ -41,6 +41,10 @@ _FAILED_FINISH: Final[Mapping[str, FaultKind]] = {
 }
 
 
+PROGRESS: Final = "prompt_progress"
+"""Marks the chunks in which llama.cpp says how much of the prompt it has read."""
+
+
 class ChatDecoder:
     """Folds the data strings of one attempt."""
 
@@ -52,6 +56,8 @@ class ChatDecoder:
         self._timings: Mapping[str, Any] | None = None
         self._finish = ""
         self._is_done = False
+        self.has_begun = False
+        """Whether more came than how far llama.cpp has read the prompt."""
 
     @property
     def is_complete(self) -> bool:
@@ -77,6 +83,7 @@ class ChatDecoder:
     def _take(self, event: Mapping[str, Any]) -> bool:
         if is_error(event):
             raise classify_event(event)
+        self.has_begun = self.has_begun or PROGRESS not in event
         if isinstance(event.get("usage"), dict):
             self._usage = event["usage"]
         if isinstance(event.get("timings"), dict):

@@ -21,6 +21,10 @@ class Decoder(Protocol):
         """Take one; whether it carried a piece of the answer. Raises ModelError for an error object."""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether something of the answer itself came; the progress of reading the prompt is none of it."""
+
+    @property
     def is_complete(self) -> bool:
         """Whether the answer is whole: what may still come is usage."""
 

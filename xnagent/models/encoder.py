@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
+from xnagent.core.ids import AgentId
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.models.placement import Block, Markers, place, with_marks
+from xnagent.models.slots import pinned
 from xnagent.ports import Body
 
 AnyItem = TypeVar("AnyItem", bound=Item)
@@ -57,7 +59,10 @@ class _Rendered:
     """What was rendered for an agent's newest lineage; grows with it."""
 
     lineage: str
+    recorded: ManifestRecorded
+    """As it stands in the log."""
     manifest: ManifestRecorded
+    """As it is rendered for this agent."""
     items: tuple[Item, ...]
     segments: list[bytes]
     blocks: list[Block]
@@ -79,12 +84,19 @@ class _Rendered:
         self.after = piece.after
 
 
-def render(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[Item], long_items: int = 0) -> bytes:
+def render(
+    renderer: Renderer,
+    manifest: ManifestRecorded,
+    *,
+    items: Sequence[Item],
+    long_items: int = 0,
+    agent: AgentId | None = None,
+) -> bytes:
     """The body of the request: a pure function of its arguments.
 
-    Cache markers up to `long_items` items ask for the longer lifetime.
+    Cache markers up to `long_items` items ask for the longer lifetime. Without an agent it is pinned to no slot.
     """
-    rendered = _begin(renderer, manifest, items=items)
+    rendered = _begin(renderer, manifest, items=items, agent=agent)
     _extend(renderer, rendered, items=tuple(items))
     return _content(renderer, rendered, long_items=long_items)[0]
 
@@ -104,8 +116,9 @@ class Encoder:
     def encode(self, manifest: ManifestRecorded, spine: Spine) -> Body:
         """The request for the spine as it is."""
         rendered = self._rendered.get(spine.agent)
-        if rendered is None or rendered.manifest != manifest or not _is_extension(rendered, spine):
-            rendered = replace(_begin(self._renderer, manifest, items=spine.items), lineage=spine.lineage)
+        if rendered is None or rendered.recorded != manifest or not _is_extension(rendered, spine):
+            rendered = _begin(self._renderer, manifest, items=spine.items, agent=spine.agent)
+            rendered.lineage = spine.lineage
             self._rendered[spine.agent] = rendered
         _extend(self._renderer, rendered, items=spine.items)
         content, digest = _content(self._renderer, rendered, long_items=spine.long_items)
@@ -122,9 +135,13 @@ def _is_extension(rendered: _Rendered, spine: Spine) -> bool:
     return not (joins_last and _speaker(done[-1]) != "user")
 
 
-def _begin(renderer: Renderer, manifest: ManifestRecorded, *, items: Sequence[Item]) -> _Rendered:
+def _begin(
+    renderer: Renderer, recorded: ManifestRecorded, *, items: Sequence[Item], agent: AgentId | None
+) -> _Rendered:
+    manifest = pinned(recorded, agent)
     rendered = _Rendered(
         lineage="",
+        recorded=recorded,
         manifest=manifest,
         items=(),
         segments=[],

@@ -103,6 +103,8 @@ class MessagesDecoder:
         self._meter = UsageMeter()
         self._stop = ""
         self._is_done = False
+        self.has_begun = True
+        """This wire tells no progress: whatever counts as a piece is one of the answer."""
 
     @property
     def is_complete(self) -> bool:

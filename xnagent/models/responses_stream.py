@@ -73,6 +73,8 @@ class ResponsesDecoder:
         self._output: list[str] = []
         self._status = ""
         self._is_closed = False
+        self.has_begun = True
+        """This wire tells no progress: whatever counts as a piece is one of the answer."""
 
     @property
     def is_complete(self) -> bool:

@@ -219,7 +219,7 @@ class _Attempt:
 
     def _note_progress(self) -> None:
         now = anyio.current_time()
-        if self.first_piece_seconds is None:
+        if self.first_piece_seconds is None and self.decoder.has_begun:
             self.first_piece_seconds = now - self.started
         more = DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds
         self.scope.deadline = now + more

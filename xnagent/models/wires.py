@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from xnagent.core.ids import AgentId
 from xnagent.core.items import Item
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.errors import UsageError
@@ -55,11 +56,13 @@ def wire_named(name: str, *, model: str) -> Wire:
     return BY_NAME[name]
 
 
-def encode(manifest: ManifestRecorded, items: Sequence[Item], *, long_items: int = 0) -> bytes:
-    """The body of a request, on the wire that its manifest names: the bytes that were sent, for a given spine.
+def encode(
+    manifest: ManifestRecorded, items: Sequence[Item], *, long_items: int = 0, agent: AgentId | None = None
+) -> bytes:
+    """The body of an agent's request, on the wire that its manifest names: the bytes that were sent, for its spine.
 
     Cache markers up to `long_items` items ask for the longer lifetime, as the log says of each request.
     Raises UsageError for a wire that this version does not speak.
     """
     renderer = wire_named(manifest.wire, model=manifest.model).renderer
-    return render(renderer, manifest, items=items, long_items=long_items)
+    return render(renderer, manifest, items=items, long_items=long_items, agent=agent)

@@ -31,6 +31,8 @@ class Answer:
     wire: Wire = "chat"
     is_encrypted: bool = False
     """Whether reasoning comes in a form that can be sent back (Responses)."""
+    tells_progress: bool = False
+    """Whether it first says how much of the prompt was read (llama.cpp)."""
 
     @property
     def quirks(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from xnagent.testing.answer import Answer, Rendering, event, pieces
 
 def render(answer: Answer) -> Rendering:
     """The events of the answer."""
-    events = [event(_chunk(answer, delta)) for delta in _deltas(answer)]
+    events = [*_progress(answer), *(event(_chunk(answer, delta)) for delta in _deltas(answer))]
     if "empty_choices" in answer.quirks:
         events.insert(
             0, event({"id": "", "object": "chat.completion.chunk", "choices": [], "prompt_filter_results": []})
@@ -48,6 +48,16 @@ def error_event(error: Json) -> bytes:
 
 def _finish(answer: Answer) -> str:
     return answer.spec.finish or ("tool_calls" if answer.spec.calls else "stop")
+
+
+def _progress(answer: Answer) -> Iterator[bytes]:
+    """As llama.cpp: nothing of it is a piece of the answer."""
+    reading = answer.usage.reading
+    for processed in (reading.cached, reading.prompt) if answer.tells_progress else ():
+        chunk = _chunk(answer, {"role": "assistant", "content": None})
+        yield event(
+            {**chunk, "prompt_progress": {"total": reading.prompt, "cache": reading.cached, "processed": processed}}
+        )
 
 
 def _deltas(answer: Answer) -> Iterator[Mapping[str, Json]]:

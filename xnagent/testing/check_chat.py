@@ -15,11 +15,15 @@ _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _MOST_ID_LETTERS: Final = 40
 _REASONING_MISSING: Final = "The `reasoning_content` in the thinking mode must be passed back to the API."
 
+_LLAMA_FIELDS: Final = ("cache_prompt", "id_slot", "return_progress", "slots")
+"""Of llama.cpp, but the last: that is an option of ours that nobody is to see."""
+
 Message = Mapping[str, Any]
 
 
 def check_chat(data: Mapping[str, Any], *, provider: Provider) -> Iterator[Refusal]:
     """Everything wrong, in the order in which it would be found."""
+    yield from _foreign_fields(data, family=provider.family)
     messages = data.get("messages")
     if not isinstance(messages, list):
         yield Refusal(
@@ -60,6 +64,13 @@ def check_reasoning(
             expected = texts.get(message.get("content") or "", set())
         if expected and message.get("reasoning_content") not in expected:
             yield Refusal(message=_REASONING_MISSING)
+
+
+def _foreign_fields(data: Mapping[str, Any], *, family: str) -> Iterator[Refusal]:
+    """llama.cpp passes over what it does not know; the others are asked nothing that they do not know."""
+    known = _LLAMA_FIELDS[:-1] if family == "llama.cpp" else ()
+    for name in (name for name in _LLAMA_FIELDS if name in data and name not in known):
+        yield Refusal(message=f"Unrecognized request argument supplied: {name}")
 
 
 def _alternation(messages: Sequence[Message]) -> Iterator[Refusal]:

@@ -58,6 +58,7 @@ class Ledger:
             usage=usage,
             wire=request.wire,
             is_encrypted="reasoning.encrypted_content" in (request.data.get("include") or ()),
+            tells_progress=request.data.get("return_progress") is True,
         )
 
     def count(self, answer: Answer) -> None:

@@ -46,8 +46,8 @@ class SlotStore:
 
     def _choose(self, prompt: Prompt) -> _Slot:
         self._slots = self._slots or [_Slot() for _ in range(self.count)]
-        if prompt.slot is not None:
-            return self._slots[prompt.slot % self.count]
+        if prompt.slot is not None and prompt.slot < self.count:
+            return self._slots[prompt.slot]
         best = max(self._slots, key=lambda slot: _common(slot, prompt))
         if _common(best, prompt) > _LIKE * len(prompt.data):
             return best

@@ -50,7 +50,7 @@ class Usage:
                     "prompt_n": reading.prompt - reading.cached,
                     "predicted_n": self.output,
                 }
-                return {"usage": totals, "timings": timings}
+                return {"usage": {**totals, "prompt_tokens_details": self._read()}, "timings": timings}
             case "deepseek":
                 hit: Fields = {
                     "prompt_cache_hit_tokens": reading.cached,

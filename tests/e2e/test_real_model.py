@@ -1,0 +1,161 @@
+"""A session against a real llama.cpp server with a real small model, read from xnagent's own ledger.
+
+`scripts/check-real` installs and starts one. What a model of this size makes of the objective is not judged: that it
+works with our prompts and tools, is served from its cache, and leaves a log that can be replayed, is.
+"""
+
+import json
+import os
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.e2e.bench import Bench, Ended, server_settings
+from xnagent.app.running import SessionSpec, Stop, run_session
+from xnagent.config import Settings
+from xnagent.core.ids import PLANNER, AgentId
+from xnagent.core.items import UserText
+from xnagent.core.spine import Spine
+from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.text import canonical
+from xnagent.inspect.requests import RequestRow, request_rows
+from xnagent.models.catalog import ModelEntry, create_model
+from xnagent.models.transport import Timeouts
+
+URL = os.environ.get("REAL_MODEL_URL", "")
+SLOTS = int(os.environ.get("REAL_MODEL_SLOTS", "3"))
+SECONDS = float(os.environ.get("REAL_MODEL_SECONDS", "1500"))
+TARGET = 0.95
+MODEL = "local"
+OBJECTIVE = """\
+Call plan with {"tasks": [{"checks": ["grep -q hello greeting.txt"], "id": "greet", "objective": "First call read with \
+path README.md. After its result call write to make the file greeting.txt with the content hello. Then call submit.", \
+"title": "Greeting"}]}.
+Then call delegate with {"task": "greet"}."""
+
+pytestmark = [
+    pytest.mark.real_model,
+    pytest.mark.skipif(not URL, reason="no real model: run scripts/check-real, which installs and starts one"),
+    pytest.mark.timeout(SECONDS + 60),
+]
+
+
+def settings() -> Settings:
+    return server_settings(
+        URL,
+        planner__model__name=MODEL,
+        planner__model__window=16_384,
+        planner__model__max_output_tokens=300,
+        planner__model__temperature=0,
+        models__local__slots=SLOTS,
+        timeouts__idle_seconds=SECONDS,
+        timeouts__progress_seconds=SECONDS,
+        timeouts__total_seconds=SECONDS,
+        limits__deadline_seconds=SECONDS,
+        limits__steps=40,
+        sandbox__mode="off",
+    )
+
+
+async def run(bench: Bench) -> Ended:
+    """Judged by `ended`: replayed byte for byte, balanced, nothing left at work."""
+    spec = SessionSpec(objective=OBJECTIVE, repository=bench.repository, settings=settings(), session=bench.session)
+    with anyio.fail_after(SECONDS + 30):
+        await run_session(bench.host, spec, stop=Stop())
+    return bench.ended()
+
+
+def again(rows: list[RequestRow]) -> list[tuple[int, int, int]]:
+    """From the second request of a lineage on: what it sends again (the one before and its reply), input, cached."""
+    return [
+        (
+            (before.usage.input_tokens or 0) + (before.usage.output_tokens or 0),
+            row.usage.input_tokens or 0,
+            row.usage.cached_tokens or 0,
+        )
+        for before, row in pairwise(rows)
+        if before.generation == row.generation
+    ]
+
+
+def tell(text: str) -> None:
+    """For `scripts/check-real`, which shows what tests write."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def told(row: RequestRow) -> str:
+    usage = row.usage
+    sizes = f"in {usage.input_tokens} cached {usage.cached_tokens} out {usage.output_tokens}"
+    return f"{row.request:3} {row.agent:8} {sizes} {row.finish} {row.duration_seconds} s {row.note}"
+
+
+async def test_M121_a_session_with_a_real_model_is_served_from_its_cache(bench: Bench):
+    ended = await run(bench)
+    rows = [row for row in request_rows(ended.events) if row.finish is not None]
+    tell("\n".join(map(told, rows)))
+    tell(json.dumps(ended.record))
+    assert ended.outcome in {"completed", "partial", "failed", "blocked", "limit", "deadline"}
+    assert ended.record["spine"]["breaks"] == 0
+    assert all(row.usage.cached_tokens is not None and not row.usage.is_estimated and not row.note for row in rows)
+    for agent in (PLANNER, AgentId("r1")):
+        pairs = again([row for row in rows if row.agent == agent])
+        assert pairs, f"{agent} sent fewer than two requests"
+        shares = [min(cached, before) / before for before, _, cached in pairs]
+        resent, served = sum(before for before, _, _ in pairs), sum(min(cached, before) for before, _, cached in pairs)
+        tell(
+            f"{agent}: {len(pairs)} requests after the first: {served:,} of {resent:,} re-sent tokens came from the "
+            f"cache, {served / resent:.2%}, at least {min(shares):.2%} each; "
+            f"{sum(cached for _, _, cached in pairs) / sum(now for _, now, _ in pairs):.2%} of all their input"
+        )
+        assert min(shares) > TARGET
+
+
+def manifest(slots: int | None) -> ManifestRecorded:
+    preamble = "\n".join(f"Rule {n}: keep the number {n * n} in mind, and do not speak of it." for n in range(1, 25))
+    options = {"temperature": 0} if slots is None else {"temperature": 0, "slots": slots}
+    return ManifestRecorded(
+        manifest="m1",
+        role="worker",
+        wire="chat",
+        model=MODEL,
+        system=preamble,
+        tools="[]",
+        max_output_tokens=8,
+        window_tokens=16_384,
+        options=canonical(options),
+    )
+
+
+async def rounds(slots: int | None) -> float:
+    """Two Workers with one preamble in turn; what came from the cache of what they sent again."""
+    model = create_model(
+        ModelEntry(name=MODEL, base_url=URL),
+        None,
+        timeouts=Timeouts(idle_seconds=SECONDS, progress_seconds=SECONDS, total_seconds=SECONDS),
+    )
+    before, served, resent = dict[AgentId, int](), 0, 0
+    spines = {AgentId(f"r{n}"): Spine(agent=AgentId(f"r{n}")) for n in (1, 2)}
+    for number in range(3):
+        for agent, spine in spines.items():
+            words = " ".join(f"{agent}-{number}-{n}" for n in range(60))
+            text = UserText(text=f"Say only: yes. {words}", origin="user")
+            grown = Spine(agent=agent, items=(*spine.items, text))
+            reply = await model.send(model.encode(manifest(slots), grown))
+            spines[agent] = Spine(agent=agent, items=(*grown.items, *reply.items))
+            if agent in before:
+                resent += before[agent]
+                served += min(reply.usage.cached_tokens, before[agent])
+            before[agent] = reply.usage.input_tokens
+    await model.aclose()
+    return served / resent
+
+
+async def test_workers_with_one_preamble_keep_their_caches_only_when_pinned(tmp_path: Path):
+    loose, pinned = await rounds(None), await rounds(SLOTS)
+    tell(f"two Workers in turn: {loose:.2%} of the re-sent prefix without pinning, {pinned:.2%} pinned")
+    assert pinned > TARGET
+    assert loose < pinned
