@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import anyio
 
 from xnagent.core.drift import CacheRule
+from xnagent.core.fallback import Candidate
 from xnagent.core.ids import AgentId
 from xnagent.core.limits import Limits
 from xnagent.core.pricing import Price
@@ -38,15 +39,6 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """The last reply that an agent got in this process."""
-
-    manifest: str
-    at_seconds: float
-    """On the monotonic clock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """What all agents of a session share."""
 
@@ -61,8 +53,8 @@ class Desk:
     """Held while a tool turns state into events, so that two can't give the same id."""
     sent: dict[AgentId, Sent] = field(default_factory=dict)
     """By agent: what this process sent last."""
-    answered: dict[AgentId, Answered] = field(default_factory=dict)
-    """By agent."""
+    answered_seconds: dict[AgentId, float] = field(default_factory=dict)
+    """By agent: when it got its last reply in this process, on the monotonic clock."""
 
 
 class Place(Protocol):
@@ -89,6 +81,8 @@ class Seat:
     """The tools that act on the tree; the others act on the state."""
     cache: CacheRule = field(default_factory=CacheRule)
     """What is known of the model's cache."""
+    chain: tuple[Candidate, ...] = ()
+    """The models that may answer this agent, in the user's order; its own is one of them."""
 
     @property
     def room(self) -> Room:
@@ -98,3 +92,10 @@ class Seat:
             max_output_tokens=self.manifest.max_output_tokens,
             head_tokens=self.head_tokens,
         )
+
+
+class Succession(Protocol):
+    """Knows who sits where."""
+
+    async def in_force(self, seat: Seat) -> Seat:
+        """The seat as it is, or with the model that the log says has taken the place of its own."""

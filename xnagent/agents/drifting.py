@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xnagent.agents.desk import Answered, Desk, Seat
+from xnagent.agents.desk import Desk, Seat
 from xnagent.core.drift import Served, find_drift
 from xnagent.core.ids import AgentId
 from xnagent.core.spine_events import CacheDrifted, ReplyReceived
@@ -11,17 +11,17 @@ from xnagent.core.state import SessionState, spine_of
 
 def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: float) -> tuple[CacheDrifted, ...]:
     """The drift of a reply that is not in the log yet, if there is one; the reply is remembered for the next."""
-    before = desk.answered.get(seat.agent)
-    now = desk.clock.monotonic()
-    desk.answered[seat.agent] = Answered(manifest=seat.manifest.manifest, at_seconds=now)
-    predicted, reported = spine_of(desk.log.state, seat.agent).held_tokens, reply.usage.cached_tokens
+    before = desk.answered_seconds.get(seat.agent)
+    desk.answered_seconds[seat.agent] = desk.clock.monotonic()
+    spine = spine_of(desk.log.state, seat.agent)
+    predicted, reported = spine.held_tokens, reply.usage.cached_tokens
     served = Served(
         predicted_tokens=predicted,
         reported_tokens=None if reply.usage.is_estimated else reported,
         is_extension=not _has_broken(desk.log.state, seat.agent, request=reply.request),
         is_first_of_process=before is None,
-        is_first_of_model=before is not None and before.manifest != seat.manifest.manifest,
-        pause_seconds=0.0 if before is None else sent_at_seconds - before.at_seconds,
+        is_first_of_model=spine.held_manifest not in {"", seat.manifest.manifest},
+        pause_seconds=0.0 if before is None else sent_at_seconds - before,
     )
     cause = find_drift(served, seat.cache)
     if cause is None or predicted is None or reported is None:

@@ -62,6 +62,17 @@ class ModelSettings(Section):
     """Tokens of input and output together."""
     max_output_tokens: Count | None = None
     temperature: Amount | None = None
+    fallback: tuple[Name, ...] | None = None
+    """Models that take its place, in this order, when its provider fails for good."""
+
+    @model_validator(mode="after")
+    def _check_fallback(self) -> Self:
+        names = self.fallback or ()
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f'fallback names "{twice}" twice; name each model once')
+        if self.name in names:
+            raise ValueError(f'fallback names "{self.name}", the model that it stands in for; leave it out')
+        return self
 
 
 class ContextSettings(Section):

@@ -22,7 +22,9 @@ class Spine:
 
     agent: AgentId
     generation: int = 0
-    """How often it was rebased; with the agent it names the lineage."""
+    """How often it was rebased."""
+    handovers: int = 0
+    """How often another model took it over; with the agent and the rebases it names the lineage."""
     items: tuple[Item, ...] = ()
     tokens: int = 0
     """Estimate of all items, without system text and tools."""
@@ -41,6 +43,8 @@ class Spine:
     """What the provider reported for the last request and its reply; None: nothing plausible in this lineage."""
     held_tokens: int | None = None
     """Input of the last request as reported: what a cache of any kind holds; None: nothing plausible."""
+    held_manifest: str = ""
+    """Whose cache that is."""
     tokens_since_anchor: int = 0
     sent_estimate: int = 0
     """Estimate of the request under way or last sent, system and tools included."""
@@ -69,7 +73,8 @@ class Spine:
     @property
     def lineage(self) -> str:
         """Name of the chain of requests of which each must extend the one before."""
-        return f"{self.agent}.{self.generation}"
+        name = f"{self.agent}.{self.generation}"
+        return f"{name}.{self.handovers}" if self.handovers else name
 
     @property
     def is_open(self) -> bool:
@@ -136,7 +141,8 @@ def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spin
     total = _reported_total(usage, spine.sent_estimate)
     if total is None:
         return longer
-    return replace(longer, anchor_tokens=total, held_tokens=usage.input_tokens, tokens_since_anchor=0)
+    held, holder = usage.input_tokens, spine.sent_manifest
+    return replace(longer, anchor_tokens=total, held_tokens=held, held_manifest=holder, tokens_since_anchor=0)
 
 
 def _reported_total(usage: Usage, estimated_input: int) -> int | None:
@@ -187,6 +193,24 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         refused_at=None,
         refusals=0,
         unanswered_rebases=spine.unanswered_rebases + 1,
+    )
+
+
+def hand_over(spine: Spine) -> Spine:
+    """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet."""
+    return replace(
+        spine,
+        handovers=spine.handovers + 1,
+        anchor_tokens=None,
+        tokens_since_anchor=0,
+        pending_request=None,
+        sent_items=0,
+        sent_sha256="",
+        sent_manifest="",
+        requests=0,
+        refused_at=None,
+        refusals=0,
+        unanswered_rebases=0,
     )
 
 
