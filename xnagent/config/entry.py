@@ -78,8 +78,8 @@ def model_chain(
 ) -> tuple[ModelEntry, ...]:
     """The model of a role, as `model_entry` gives it, and those that may take its place, in the user's order.
 
-    A fallback that the table places somewhere is served from there; what the role's settings say of address, wire, key
-    and size is about its first model. One that nobody places is served where the first one is.
+    A fallback that the table places somewhere is as its row says: all that the role's settings say is about its first
+    model. One that nobody places is served as the first one is.
     """
     catalog = catalog_of(settings) if catalog is None else catalog
     first = model_entry(settings, role, name=name, catalog=catalog)
@@ -96,7 +96,7 @@ def model_names(settings: Settings, role: Role, *, name: str | None = None) -> t
 
 def _fallback(name: str, chosen: ModelSettings, *, table: ModelTable) -> ModelEntry:
     if table.base_url:
-        return _entry(name, ModelSettings(temperature=chosen.temperature), table=table)
+        return _entry(name, ModelSettings(), table=table)
     if not chosen.base_url:
         raise UsageError(
             f'MODEL_UNKNOWN: the fallback "{name}" is not in the table of known models; say where it is in a settings '
