@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.e2e.bench import Bench, finish, scripted, start, submit, task
+from tests.e2e.command import begin, finished, kill, records, resume_line, run_line, session_of, wait_until
 from tests.e2e.falling import (
     FOR_ANOTHER,
     FOR_US,
@@ -21,7 +22,7 @@ from tests.e2e.falling import (
 )
 from tests.e2e.test_crash import sensible, truncate
 from xnagent.app.replay import replay_session
-from xnagent.core.ids import PLANNER
+from xnagent.core.ids import PLANNER, SessionId
 from xnagent.core.items import Reasoning
 from xnagent.core.spine_events import (
     CacheDrifted,
@@ -35,7 +36,7 @@ from xnagent.core.spine_events import (
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import document, overview_text, part_text
 from xnagent.testing.choice import RequestView
-from xnagent.testing.script import ReplySpec
+from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
 
 PAIRS = [("chat", "messages"), ("messages", "responses"), ("responses", "chat")]
@@ -214,6 +215,58 @@ async def test_B002_killed_between_the_break_and_the_next_request_the_new_model_
     assert (ended.code, replaced(ended)) == (0, [("m", "b", "quota")])
     assert [drift.cause for drift in ended.of(CacheDrifted)] == ["model_changed"]
     assert ended.record["usage"]["by_model"]["b"]["requests"] == again.books.requests
+
+
+def listed_line(b: ScriptedServer) -> dict[str, str]:
+    """The same list on a command line."""
+    return {"planner.model.fallback": '["b"]', "models.b.base_url": b.base_url, "models.b.wire": "messages"}
+
+
+def test_B002_B049_killed_in_the_first_request_to_the_new_model_the_same_bytes_go_to_it(bench: Bench):
+    def slow(view: RequestView) -> ReplySpec:
+        return noting(2, ids="b")(view) if b.bodies else ReplySpec(fault=Fault(hang="start"))
+
+    with (
+        ScriptedServer(brain=failing("quota", after=1, brain=noting(9))) as m,
+        ScriptedServer(brain=slow) as b,
+    ):
+        process = begin(bench, run_line(bench, m, settings=listed_line(b)))
+        wait_until(lambda: len(b.bodies) > 0, process)
+        kill(process)
+        code, _, err = finished(begin(bench, resume_line(bench)))
+        bench.session = SessionId(session_of(bench))
+        ended = bench.ended(b)
+    assert code == 0, err
+    assert b.bodies[0] == b.bodies[1]
+    assert (len(m.bodies), replaced(ended)) == (2, [("m", "b", "quota")])
+    assert [one.request for one in ended.of(RequestStarted)] == [1, 2, 3, 3, 4]
+
+
+def test_B057_the_command_line_goes_on_where_it_was_and_back_when_it_is_told_to(bench: Bench):
+    """Both models fail: 8. A resumption asks the second one; `--model` asks the first one again."""
+    after = [1]
+
+    def brain(view: RequestView) -> ReplySpec:
+        return failing("overloaded", after=after[0], brain=noting(3))(view)
+
+    with ScriptedServer(brain=brain) as m, ScriptedServer(brain=failing("overloaded")) as b:
+        code, out, err = finished(begin(bench, run_line(bench, m, "--output", "json", settings=listed_line(b))))
+        assert (code, records(out)[0]["error"]["class"]) == (8, "overloaded")
+        assert "planner goes on with b in place of m (overloaded): " in err
+        asked = (len(m.bodies), len(b.bodies))
+        code, out, _ = finished(begin(bench, resume_line(bench, "--dry-run", "--output", "json")))
+        assert [row["model"] for row in records(out)[0]["requests"]] == ["b"]
+        code, out, _ = finished(begin(bench, resume_line(bench, "--dry-run", "--output", "json", "--model", "m")))
+        assert [row["model"] for row in records(out)[0]["requests"]] == ["m"]
+        code, _, _ = finished(begin(bench, resume_line(bench)))
+        assert (code, len(m.bodies)) == (8, asked[0])
+        assert len(b.bodies) > asked[1]
+        after[0] = 9
+        code, _, err = finished(begin(bench, resume_line(bench, "--model", "m")))
+        bench.session = SessionId(session_of(bench))
+        ended = bench.ended(m)
+    assert code == 0, err
+    assert replaced(ended) == [("m", "b", "overloaded"), ("b", "m", "chosen")]
 
 
 async def test_a_resumption_stays_and_the_users_choice_wins(bench: Bench):
