@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.e2e.bench import Bench, finish, scripted, start, submit, task
+from tests.e2e.bench import Bench, bash, finish, scripted, start, submit, task
 from tests.e2e.command import begin, finished, kill, records, resume_line, run_line, session_of, wait_until
 from tests.e2e.falling import (
     FOR_ANOTHER,
@@ -88,6 +88,22 @@ async def test_B054_a_worker_goes_on_and_the_next_one_begins_there(bench: Bench,
     assert models_of(ended, "r1")[:2] == ["w", "w"]
     assert {*models_of(ended, "r1")[2:], *models_of(ended, "r2")} == {"b"}
     check_books(ended, m=m, w=w, b=b)
+
+
+async def test_a_worker_that_is_replaced_in_its_last_step_is_told_so_once(bench: Bench):
+    work = failing("quota", role="worker", after=1, brain=lambda _view: bash("true").reply)
+    with (
+        ScriptedServer(scripted(start(task("fix")), finish("r1 settled: completed"))) as m,
+        ScriptedServer(brain=work) as w,
+        ScriptedServer(brain=lambda _view: submit().reply) as b,
+    ):
+        rows = listed(role="worker", b=behind(b, "messages"))
+        place = {"worker__model__name": "w", "worker__model__base_url": w.base_url}
+        ended = await bench.run(m, **rows, **place, limits__run_steps=2)
+        bench.ended(w)
+        bench.ended(b)
+    assert (ended.outcome, replaced(ended, "r1")) == ("completed", [("w", "b", "quota")])
+    assert sum("This is your last step" in text for text in ended.told("r1", "nudge")) == 1
 
 
 @pytest.mark.parametrize("kind", FOR_ANOTHER)
