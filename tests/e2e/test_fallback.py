@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.e2e.bench import Bench, bash, finish, scripted, start, submit, task
+from tests.e2e.bench import Bench, bash, finish, rewrite, scripted, start, submit, task
 from tests.e2e.command import begin, finished, kill, records, resume_line, run_line, session_of, wait_until
 from tests.e2e.falling import (
     FOR_ANOTHER,
@@ -33,6 +33,7 @@ from xnagent.core.spine_events import (
     RequestStarted,
     SpineRebased,
 )
+from xnagent.errors import UsageError
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import document, overview_text, part_text
 from xnagent.testing.choice import RequestView
@@ -171,6 +172,26 @@ async def test_M33_what_it_costs_and_why_is_shown_by_inspect(bench: Bench):
     assert "b in place of m; quota: " in part_text(reading, "rebases")
     assert "model  requests" in part_text(reading, "cost")
     assert replay_session(bench.host, bench.session).replacements == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"model":"b"', '"model":"c"'), ('"lineage":"planner.0"', '"lineage":"r1.0"')]
+)
+async def test_M91_a_break_that_somebody_changed_is_found_out(bench: Bench, old: str, new: str):
+    with (
+        ScriptedServer(brain=failing("quota", after=1, brain=noting(9))) as m,
+        ScriptedServer(brain=noting(2, ids="b")) as b,
+    ):
+        await bench.run(m, **listed(b=behind(b)))
+    rewrite(bench.path, "model_replaced", old, new)
+    problems = replay_session(bench.host, bench.session).problems
+    assert any("replacement of m for planner: another model or loss" in problem for problem in problems)
+
+
+async def test_a_fallback_without_its_key_is_refused_before_anything_begins(bench: Bench):
+    with ScriptedServer() as m, pytest.raises(UsageError, match="KEY_MISSING: B_KEY is not set"):
+        await bench.run(m, **listed(b=behind(m, api_key_env="B_KEY")))
+    assert not bench.path.exists()
 
 
 async def test_an_unknown_price_is_null(bench: Bench):
