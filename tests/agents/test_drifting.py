@@ -55,14 +55,16 @@ class Table:
     clock: FakeClock
     desk: Desk
 
-    async def ask(self, cached: int | None, *, model: str = "a", system: str = "Be good.") -> None:
+    async def ask(
+        self, cached: int | None, *, model: str = "a", system: str = "Be good.", name: str | None = None
+    ) -> None:
         usage = Usage(input_tokens=INPUT_TOKENS, output_tokens=100, cached_tokens=cached)
         items = (Reasoning(wire="chat", payload="hm"), AssistantText(text="Done."))
         talker = ListModel([Reply(items=items, usage=usage, finish="stop")])
         seat = Seat(
             agent=PLANNER,
             model=talker,
-            manifest=replace(manifest(model), system=system),
+            manifest=replace(manifest(model), system=system, manifest=name or f"of-{model}"),
             price=None,
             policy=RebasePolicy(),
             toolbox=toolbox([]),

@@ -34,6 +34,8 @@ RECORD_KEYS = {
     "duration_seconds": float,
 }
 
+SCRIPTED = ("--model", "scripted")
+NAMED = ("-s", "planner.model.name=scripted")
 MISTAKES = {
     "no objective": (["run"], "no objective"),
     "empty objective": (["run", "  "], "empty"),
@@ -50,6 +52,13 @@ MISTAKES = {
     "unknown model": (["run", "x", "--model", "foo"], "foo"),
     "no key": (["run", "x", "--model", "deepseek-flash"], "DEEPSEEK_API_KEY"),
     "no key for the worker": (["run", "x", "--model", "scripted", "--worker-model", "gpt-5"], "OPENAI_API_KEY"),
+    "no key for a fallback": (["run", "x", *SCRIPTED, "-s", 'planner.model.fallback=["kimi-k3"]'], "MOONSHOT_API_KEY"),
+    "a fallback that nobody knows": (
+        ["run", "x", "--model", "scripted", "-s", "planner.model.fallback=foo"],
+        "models.",
+    ),
+    "the model as its own fallback": (["run", "x", *NAMED, "-s", "planner.model.fallback=scripted"], "leave it out"),
+    "a fallback twice": (["run", "x", *SCRIPTED, "-s", 'planner.model.fallback=["a", "a"]'], "twice"),
     "unknown key": (["run", "x", "-s", "paralel=2"], '"parallel"'),
     "key without value": (["run", "x", "-s", "parallel"], "parallel=VALUE"),
     "bad number": (["run", "x", "--max-usd", "much"], "--max-usd"),

@@ -11,7 +11,7 @@ import pytest
 
 from xnagent.app.crew import make_manifest
 from xnagent.config import Settings
-from xnagent.config.entry import is_loopback, model_entry, shipped_catalog
+from xnagent.config.entry import is_loopback, model_chain, model_entry, model_names, shipped_catalog
 from xnagent.config.load import Sources, load_settings
 from xnagent.config.places import home_folder, shipped, user_file
 from xnagent.config.sources import from_assignment
@@ -83,6 +83,45 @@ def test_slots_are_refused_where_they_cannot_be_asked_for():
         model_entry(settings(*own, "planner.model.wire=messages"), "planner")
     with pytest.raises(UsageError, match="greater than or equal to 1"):
         settings("models.mine.slots=0")
+
+
+def test_a_fallback_has_the_wire_address_and_key_of_its_own_row():
+    """All that the role says is about its first model, and about one that no row places."""
+    chain = model_chain(
+        settings(
+            "planner.model.name=mine",
+            "planner.model.base_url=http://box:8000/v1",
+            "planner.model.api_key_env=MINE",
+            "planner.model.window=9000",
+            "planner.model.temperature=0.5",
+            'planner.model.fallback=["claude-opus-5", "small"]',
+        ),
+        "planner",
+    )
+    assert [entry.name for entry in chain] == ["mine", "claude-opus-5", "small"]
+    assert [entry.wire for entry in chain] == ["chat", "messages", "chat"]
+    assert [entry.api_key_env for entry in chain] == ["MINE", "ANTHROPIC_API_KEY", "MINE"]
+    assert [entry.base_url for entry in chain[::2]] == ["http://box:8000/v1"] * 2
+    assert chain[1].window_tokens > 9000 == chain[0].window_tokens == chain[2].window_tokens
+    assert [entry.options.get("temperature") for entry in chain] == [0.5, None, 0.5]
+
+
+def test_the_worker_has_the_planners_fallbacks_but_not_itself():
+    listed = ("planner.model.name=kimi-k3", 'planner.model.fallback=["deepseek-flash", "gpt-5-mini"]')
+    both = settings(*listed, "worker.model.name=deepseek-flash")
+    assert model_names(both, "worker") == ("deepseek-flash", "gpt-5-mini")
+    assert [entry.name for entry in model_chain(both, "worker")] == ["deepseek-flash", "gpt-5-mini"]
+    assert model_names(both, "worker", name="gpt-5-mini") == ("gpt-5-mini", "deepseek-flash")
+    none = settings(*listed, "worker.model.fallback=[]")
+    assert (model_names(none, "worker"), model_names(none, "planner")[1:]) == (
+        ("kimi-k3",),
+        ("deepseek-flash", "gpt-5-mini"),
+    )
+
+
+def test_a_fallback_that_nobody_places_is_refused():
+    with pytest.raises(UsageError, match=r'\[models."nowhere"\]'):
+        model_chain(settings("planner.model.name=kimi-k3", "planner.model.fallback=nowhere"), "planner")
 
 
 def test_the_shipped_table_is_whole():

@@ -190,6 +190,7 @@ def test_variables_that_are_empty_or_not_ours_are_no_settings():
     [
         "planner.model.base_url = 'http://x'",
         "planner.model.name = 'x'",
+        "planner.model.fallback = ['x']",
         "worker.model.api_key_env = 'X'",
         "sandbox.mode = 'off'",
         "permissions.allow = ['*']",
@@ -241,6 +242,43 @@ def test_changes_replace_single_values():
     assert settings.limits == Settings().limits.model_copy(update={"usd": 2.0})
     with pytest.raises(UsageError, match="here"):
         with_settings(settings, [Setting(path=("limits", "usd"), value="x", origin="here")])
+
+
+def names(settings: Settings) -> tuple[object, ...]:
+    return settings.planner.model.name, settings.planner.model.fallback
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [('["b", "c"]', ("b", "c")), ("b", ("b",)), ("none", None), ("[]", ())],
+)
+def test_a_list_of_fallbacks_is_read_from_everywhere(tmp_path: Path, text: str, value: object):
+    assert load_settings(option(f"planner.model.fallback={text}")).planner.model.fallback == value
+    environ = {**NOBODY, "XNAGENT_PLANNER__MODEL__FALLBACK": text}
+    assert load_settings(Sources(environ=environ)).planner.model.fallback == value
+    stored = load_settings(option(f"worker.model.fallback={text}"))
+    assert stored_settings(stored.model_dump_json(), session="s-1") == stored
+
+
+def test_a_model_is_not_its_own_fallback_and_is_named_once(tmp_path: Path):
+    for text, told in (('name = "a"\nfallback = ["b", "a"]', "leave it out"), ('fallback = ["b", "b"]', "twice")):
+        path = write(tmp_path / "x.toml", f"[planner.model]\n{text}\n")
+        message = refusal(Sources(environ=NOBODY, files=[path]))
+        assert "planner.model" in message
+        assert told in message
+
+
+def test_a_model_that_is_named_for_this_command_leaves_its_place_in_the_list(tmp_path: Path):
+    """`--model b` on top of a file with a, then b, c: b, then c."""
+    path = write(tmp_path / "x.toml", '[planner.model]\nname = "a"\nfallback = ["b", "c"]\n')
+    named = Setting(path=("planner", "model", "name"), value="b", origin="--model")
+    settings = load_settings(Sources(environ=NOBODY, files=[path], options=[named]))
+    assert names(settings) == ("b", ("c",))
+    begun = load_settings(Sources(environ=NOBODY, files=[path]))
+    assert names(with_settings(begun, [named])) == ("b", ("c",))
+    both = [named, Setting(path=("planner", "model", "fallback"), value=["b"], origin="-s")]
+    with pytest.raises(UsageError, match="leave it out"):
+        with_settings(begun, both)
 
 
 def test_every_key_of_a_model_can_be_named():

@@ -7,7 +7,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,6 +22,7 @@ from xnagent.app.host import Host
 from xnagent.app.replay import replay_session, request_bytes
 from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
 from xnagent.config import Settings
+from xnagent.config.entry import Role
 from xnagent.core.board import ACTIVE_RUN
 from xnagent.core.delta import apply_to_view
 from xnagent.core.events import SessionSettled, Stored
@@ -223,12 +224,19 @@ class Bench:
         return self.ended(server)
 
     async def resume(
-        self, server: ScriptedServer, message: str | None = None, *, stop: Stop | None = None, **settings: Any
+        self,
+        server: ScriptedServer,
+        message: str | None = None,
+        *,
+        stop: Stop | None = None,
+        chosen: Sequence[Role] = (),
+        **settings: Any,
     ) -> Ended:
         """The session, taken up again, and checked."""
         made = server_settings(server.base_url, **settings)
+        stop = stop or Stop()
         with anyio.fail_after(55):
-            await resume_session(self.host, self.session, settings=made, message=message, stop=stop or Stop())
+            await resume_session(self.host, self.session, settings=made, message=message, stop=stop, chosen=chosen)
         return self.ended(server)
 
     def ended(self, server: ScriptedServer | None = None) -> Ended:

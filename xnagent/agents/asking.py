@@ -11,14 +11,15 @@ from xnagent.agents.lasting import lasting
 from xnagent.agents.moment import moment_of
 from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.caching import predicted_tokens
+from xnagent.core.fallback import model_in_force, replacement
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
-from xnagent.core.spine import Spine, estimate
+from xnagent.core.spine import Spine, estimate, held_by
 from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
-from xnagent.core.state import spine_of
+from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import Usage, estimate_items
 from xnagent.errors import ModelError, PrefixBrokenError
 from xnagent.ports import Body, Reply
@@ -29,34 +30,39 @@ EMPTY_REPLY: Final = "(empty reply)"
 async def ask(desk: Desk, seat: Seat) -> None:
     """Send the spine as it is and append the reply.
 
-    An overflow leads to one rebase and one more try, if the request shrank. Raises ModelError when the request failed
-    for good (it is in the log), HaltError when a limit forbids it, PrefixBrokenError in strict mode.
+    An overflow leads to one rebase and one more try, if the request shrank. A model that failed for good is replaced,
+    if there is another: then there is no reply, and who asks next takes the seat that is in force. Raises ModelError
+    when the request failed for good (it is in the log), HaltError when a limit forbids it, PrefixBrokenError in strict
+    mode.
     """
-    while await _overflows(desk, seat):
+    fault = await _ask_once(desk, seat)
+    while fault is not None and fault.fault == "context_overflow":
         spine = spine_of(desk.log.state, seat.agent)
         if spine.unanswered_rebases or not await rebase(desk, seat, cause="overflow"):
             await exhausted(desk, seat, size=estimate(spine, seat.head_tokens))
+        fault = await _ask_once(desk, seat)
+    if fault is not None and not _is_replaced(desk.log.state, seat):
+        raise fault
 
 
-async def _overflows(desk: Desk, seat: Seat) -> bool:
-    """Ask once; whether the provider says that the request is too long."""
-    try:
-        await _ask_once(desk, seat)
-    except ModelError as error:
-        if error.fault != "context_overflow":
-            raise
-        return True
-    return False
+def _is_replaced(state: SessionState, seat: Seat) -> bool:
+    chain = [one.model for one in seat.chain]
+    return bool(chain) and model_in_force(state, seat.agent, chain=chain) != seat.manifest.model
 
 
-async def _ask_once(desk: Desk, seat: Seat) -> None:
+async def _ask_once(desk: Desk, seat: Seat) -> ModelError | None:
+    """The fault in place of a reply; None: there is a reply."""
     await check_fit(desk, seat)
     request, body = await _open(desk, seat)
     began, at = desk.clock.monotonic(), moment_of(desk.clock.now())
     reply = await _attempts(desk, seat, request=request, body=body)
+    if isinstance(reply, ModelError):
+        await _failed(desk, seat, request=request, error=reply)
+        return reply
     took = desk.clock.monotonic() - began
     received = _received(desk, seat, reply=reply, request=request, seconds=took, at=at)
     await desk.log.append(received, *drifted(desk, seat, reply=received, sent_at_seconds=began))
+    return None
 
 
 async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
@@ -90,7 +96,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         manifest=seat.manifest.manifest,
         items=len(spine.items),
         estimate_tokens=size,
-        predicted_cached_tokens=predicted_tokens(seat.cache, spine.held_tokens),
+        predicted_cached_tokens=predicted_tokens(seat.cache, held_by(spine, seat.manifest.manifest)),
         sha256=body.sha256,
         size_bytes=len(body.content),
         ceiling_usd=ceiling_usd(size, most, price=seat.price, is_long=is_long),
@@ -121,15 +127,25 @@ def _find_break(desk: Desk, seat: Seat, *, body: Body, spine: Spine) -> tuple[st
         if found is not None and found.index == 0:
             found = in_head(found, (sent.manifest, seat.manifest), order=seat.cache.order)
         return None if found is None else (found.segment, found.detail, found.lost_tokens)
-    if not spine.sent_sha256 or spine.sent_manifest != seat.manifest.manifest:
+    if not spine.sent_sha256:
         return None
+    if spine.sent_manifest != seat.manifest.manifest:
+        return _undeclared(desk.log.state, seat, spine=spine)
     earlier = seat.model.encode(seat.manifest, replace(spine, items=spine.items[: spine.sent_items]))
     if earlier.sha256 == spine.sent_sha256:
         return None
     return "rendering", "the last request's items render to other bytes now", spine.sent_estimate
 
 
-async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply:
+def _undeclared(state: SessionState, seat: Seat, *, spine: Spine) -> tuple[str, str, int] | None:
+    """Another model may go on with a lineage only where an event says so; parameters may change."""
+    sent = state.manifests.get(spine.sent_manifest)
+    if sent is None or (sent.model, sent.wire) == (seat.manifest.model, seat.manifest.wire):
+        return None
+    return "model", f"{sent.model} was asked before, {seat.manifest.model} is now, undeclared", spine.sent_estimate
+
+
+async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply | ModelError:
     waited, attempt = 0.0, 0
     while True:
         attempt += 1
@@ -139,8 +155,7 @@ async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Repl
             tried = Tried(attempts=attempt, waited_seconds=waited, key=f"{desk.log.state.session}/{request}")
             wait = next_wait_seconds(desk.retry, error, tried=tried)
             if wait is None:
-                await _failed(desk, seat, request=request, error=error)
-                raise
+                return error
             retried = RequestRetried(
                 agent=seat.agent,
                 request=request,
@@ -155,10 +170,12 @@ async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Repl
 
 
 async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) -> None:
-    """A context overflow is not the end yet; everything else is, for this request."""
-    if error.fault != "context_overflow":
-        failed = RequestFailed(agent=seat.agent, request=request, fault=error.fault, detail=str(error))
-        await desk.log.append(failed)
+    """A context overflow is not the end yet; everything else is, for this request: who goes on is told with it."""
+    if error.fault == "context_overflow":
+        return
+    failed = RequestFailed(agent=seat.agent, request=request, fault=error.fault, detail=str(error))
+    heir = replacement(desk.log.state, failed, chain=seat.chain)
+    await desk.log.append(failed, *(() if heir is None else (heir,)))
 
 
 def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:

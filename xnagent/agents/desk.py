@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import anyio
 
 from xnagent.core.caching import CacheRule
+from xnagent.core.fallback import Candidate
 from xnagent.core.ids import AgentId
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
@@ -43,7 +44,6 @@ class Sent:
 class Answered:
     """The last reply that an agent got in this process."""
 
-    manifest: str
     sent_at_seconds: float
     """When its request was sent, on the monotonic clock."""
     at_seconds: float
@@ -94,6 +94,8 @@ class Seat:
     """What is known of the model's cache."""
     lifetime: Lifetime = "5m"
     """How long what its requests leave there is to live."""
+    chain: tuple[Candidate, ...] = ()
+    """The models that may answer this agent, in the user's order; its own is one of them."""
 
     @property
     def room(self) -> Room:
@@ -103,3 +105,10 @@ class Seat:
             max_output_tokens=self.manifest.max_output_tokens,
             head_tokens=self.head_tokens,
         )
+
+
+class Succession(Protocol):
+    """Knows who sits where."""
+
+    async def in_force(self, seat: Seat) -> Seat:
+        """The seat as it is, or with the model that the log says has taken the place of its own."""

@@ -18,7 +18,6 @@ def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: fl
     now = desk.clock.monotonic()
     spine = spine_of(desk.log.state, seat.agent)
     desk.answered[seat.agent] = Answered(
-        manifest=seat.manifest.manifest,
         sent_at_seconds=sent_at_seconds,
         at_seconds=now,
         lifetime_seconds=lifetime_of(spine, seat.cache),
@@ -29,7 +28,7 @@ def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: fl
         reported_tokens=None if reply.usage.is_estimated else reported,
         is_extension=not _has_broken(desk.log.state, seat.agent, request=reply.request),
         is_first_of_process=before is None,
-        is_first_of_model=before is not None and before.manifest != seat.manifest.manifest,
+        is_first_of_model=spine.held_manifest not in {"", seat.manifest.manifest},
         pause_seconds=0.0 if before is None else sent_at_seconds - before.at_seconds,
     )
     rule = seat.cache if before is None else replace(seat.cache, lifetime_seconds=before.lifetime_seconds)

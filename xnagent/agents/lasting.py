@@ -8,7 +8,7 @@ from xnagent.agents.desk import Desk, Seat
 from xnagent.core.caching import CacheRule
 from xnagent.core.ids import PLANNER
 from xnagent.core.lifetime import Outlook, is_long_worth
-from xnagent.core.spine import Spine
+from xnagent.core.spine import Spine, held_by
 from xnagent.core.state import active_runs, spine_of
 
 
@@ -41,7 +41,7 @@ def _long_items(desk: Desk, seat: Seat, *, waited: float | None, size_tokens: in
         waits=spine.waits,
         has_runs=seat.agent == PLANNER and bool(active_runs(state)),
         size_tokens=size_tokens,
-        held_tokens=spine.held_tokens or 0 if _is_alive(spine, rule, waited=waited) else 0,
+        held_tokens=held_by(spine, seat.manifest.manifest) or 0 if _is_alive(spine, rule, waited=waited) else 0,
     )
     if seat.lifetime == "1h" or is_long_worth(outlook, rule, price=seat.price):
         return len(spine.items)

@@ -93,6 +93,7 @@ def _rebased(seat: Seat, plan: RebasePlan, *, cause: str, cursor: int) -> SpineR
         tokens_after=plan.tokens_after,
         items_dropped=plan.items_dropped,
         checkpoint_tokens=plan.checkpoint_tokens,
+        manifest=seat.manifest.manifest,
         unreferenced=plan.unreferenced,
         price_usd=None if price is None else write_usd(written, price),
         break_even_steps=break_even_steps(dropped=dropped, written=written, price=price),

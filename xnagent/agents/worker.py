@@ -8,7 +8,7 @@ from typing import Protocol
 
 import anyio
 
-from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat
+from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
 from xnagent.agents.judging import Judge
 from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
 from xnagent.agents.room import append_news, make_room
@@ -23,7 +23,7 @@ from xnagent.errors import ModelError, UsageError, WorkspaceError
 from xnagent.ports import Workspace, Workspaces
 
 
-class Seats(Protocol):
+class Seats(Succession, Protocol):
     """Gives a run its model and tools."""
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
@@ -61,6 +61,7 @@ class WorkerAgent:
             seat = await self.seats.worker(run, workspace)
             while not self._is_handed_in(run):
                 await self._step(run, seat)
+                seat = await self.seats.in_force(seat)
         await self._close(run, code="CLOSED")
         await self._judge(run, workspace)
 
@@ -100,8 +101,10 @@ class WorkerAgent:
             return
         await make_room(self.desk, seat)
         await append_news(self.desk, seat, make=partial(inbox_message, run=run))
-        if steps == self.desk.limits.run_steps - 1 and steps:
-            await log.append(harness_message(run, LAST_STEP))
+        last = harness_message(run, LAST_STEP)
+        is_told = spine_of(log.state, seat.agent).items[-1:] == last.items
+        if steps == self.desk.limits.run_steps - 1 and steps and not is_told:
+            await log.append(last)
 
     async def _hand_in_text(self, run: RunId, seat: Seat) -> bool:
         """After a reply without a call: ask once for the hand-in, then take the text for it."""

@@ -7,15 +7,16 @@ import shutil
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from xnagent.agents.desk import Seat
+from xnagent.agents.desk import Place, Seat
 from xnagent.agents.prompting import system_text
 from xnagent.app.host import Host
 from xnagent.config import Settings
-from xnagent.config.entry import Role, model_entry
-from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.config.entry import Role, model_chain
+from xnagent.core.fallback import Candidate, choice, model_in_force
+from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
-from xnagent.core.state import work_of
+from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import Json, canonical
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry, create_model
@@ -34,10 +35,9 @@ OUTPUT_SHARE = 0.25
 
 
 def check_models(host: Host, settings: Settings) -> None:
-    """Raise UsageError unless both roles have a model, a wire that is spoken, and their keys."""
+    """Raise UsageError unless both roles have a model, and all of its fallbacks, a wire that is spoken and a key."""
     roles: tuple[Role, ...] = ("planner", "worker")
-    for role in roles:
-        entry = model_entry(settings, role)
+    for entry in (entry for role in roles for entry in model_chain(settings, role)):
         create_model(entry, key_of(host, entry))
 
 
@@ -61,6 +61,8 @@ class Crew:
     workspaces: Workspaces
     shell: Shell
     models: dict[str, Model] = field(default_factory=dict)
+    chains: dict[tuple[Role, str | None], tuple[ModelEntry, ...]] = field(default_factory=dict)
+    """By role and the model that a run was delegated to."""
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
@@ -71,44 +73,66 @@ class Crew:
             status_tool(),
             RunInspectTool(),
         ]
-        entry = model_entry(self.settings, "planner")
-        box = toolbox([*reading, *state_tools])
-        manifest = await self._manifest("planner", entry, box=box)
-        return Seat(
-            agent=PLANNER,
-            model=self._model(entry),
-            manifest=manifest,
-            head_tokens=manifest.head_tokens,
-            price=entry.price,
-            cache=entry.cache,
-            lifetime=entry.lifetime,
-            policy=self.settings.spine.to_policy(),
-            toolbox=box,
-            place=IntegrationPlace(log=self.log, workspaces=self.workspaces),
-            placed=frozenset(tool.spec.name for tool in reading),
-        )
+        place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
+        acting = frozenset(tool.spec.name for tool in reading)
+        return await self._seat(PLANNER, box=toolbox([*reading, *state_tools]), place=place, placed=acting)
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
-        name = self.log.state.board.runs[run].model
-        entry = model_entry(self.settings, "worker", name=name)
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
         acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view)
+        placed = frozenset(tool.spec.name for tool in acting)
         box = toolbox([*acting, *reporting_tools()])
-        manifest = await self._manifest("worker" if name is None else f"worker:{name}", entry, box=box)
-        return Seat(
-            agent=agent_of(run),
+        return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
+
+    async def in_force(self, seat: Seat) -> Seat:
+        """The seat with the model that the log says the agent goes on with."""
+        entry = self._entry(seat.agent)
+        if entry.name == seat.manifest.model:
+            return seat
+        manifest = await self._manifest(seat.agent, entry, box=seat.toolbox)
+        return replace(
+            seat,
             model=self._model(entry),
             manifest=manifest,
             head_tokens=manifest.head_tokens,
             price=entry.price,
             cache=entry.cache,
             lifetime=entry.lifetime,
-            policy=worker_policy(self.settings),
-            toolbox=box,
-            place=FixedPlace(workspace=workspace),
-            placed=frozenset(tool.spec.name for tool in acting),
         )
+
+    async def _seat(self, agent: AgentId, *, box: Toolbox, place: Place, placed: frozenset[str]) -> Seat:
+        entry = self._entry(agent)
+        manifest = await self._manifest(agent, entry, box=box)
+        heir = Candidate(model=entry.name, price=entry.price)
+        declared = choice(self.log.state, agent, heir=heir, wire=manifest.wire)
+        if declared is not None:
+            await self.log.append(declared)
+        return Seat(
+            agent=agent,
+            model=self._model(entry),
+            manifest=manifest,
+            head_tokens=manifest.head_tokens,
+            price=entry.price,
+            cache=entry.cache,
+            lifetime=entry.lifetime,
+            policy=self.settings.spine.to_policy() if agent == PLANNER else worker_policy(self.settings),
+            toolbox=box,
+            place=place,
+            placed=placed,
+            chain=tuple(Candidate(model=one.name, price=one.price) for one in self._chain(agent)),
+        )
+
+    def _chain(self, agent: AgentId) -> tuple[ModelEntry, ...]:
+        name = _delegated_to(self.log.state, agent)
+        role: Role = "planner" if agent == PLANNER else "worker"
+        if (role, name) not in self.chains:
+            self.chains[role, name] = model_chain(self.settings, role, name=name)
+        return self.chains[role, name]
+
+    def _entry(self, agent: AgentId) -> ModelEntry:
+        chain = {entry.name: entry for entry in self._chain(agent)}
+        return chain[model_in_force(self.log.state, agent, chain=list(chain))]
 
     def _ripgrep(self) -> str | None:
         return shutil.which("rg", path=self.host.environ.get("PATH", os.defpath))
@@ -120,9 +144,11 @@ class Crew:
             self.models[name] = create_model(entry, key_of(self.host, entry), timeouts=timeouts)
         return self.models[name]
 
-    async def _manifest(self, role: str, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:
+    async def _manifest(self, agent: AgentId, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:
         """The role's manifest: the recorded one as long as the model is the same, so that an upgrade breaks nothing."""
         state = self.log.state
+        name = _delegated_to(state, agent) if entry is self._chain(agent)[0] else entry.name
+        role = role_of(agent) if name is None else f"{role_of(agent)}:{name}"
         known = state.manifests.get(state.role_manifest.get(role, ""))
         made = make_manifest(role, entry, definitions=box.definitions)
         if known is not None and _same_model(known, made):
@@ -134,6 +160,12 @@ class Crew:
         """Close all connections."""
         for model in self.models.values():
             await model.aclose()
+
+
+def _delegated_to(state: SessionState, agent: AgentId) -> str | None:
+    """The model that the Planner asked for when it began the run; None: the role's own."""
+    run = state.board.runs.get(RunId(agent))
+    return None if run is None else run.model
 
 
 def make_manifest(role: str, entry: ModelEntry, *, definitions: str) -> ManifestRecorded:

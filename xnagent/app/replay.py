@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from xnagent.agents.prompting import brief_message
 from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
 from xnagent.config import Settings
+from xnagent.config.entry import Role, model_names
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.events import (
     Event,
@@ -30,12 +31,15 @@ from xnagent.core.events import (
     TaskDropped,
     TaskRevised,
 )
+from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
-from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket
+from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.rebase import Room, plan_rebase, room_for
 from xnagent.core.spine_events import (
     ManifestRecorded,
+    ModelReplaced,
+    RequestFailed,
     RequestStarted,
     SpineExtended,
     SpineRebased,
@@ -96,6 +100,8 @@ class Replayed:
     messages: int = 0
     """State messages, briefs and nudges that were made again from state."""
     rebases: int = 0
+    replacements: int = 0
+    """Models that took another's place after a fault."""
     calls: int = 0
     """Calls of state tools that were made again."""
     problems: list[str] = field(default_factory=list)
@@ -125,6 +131,8 @@ class _Replay:
                 self._message(event, before, seq=stored.seq)
             case SpineRebased():
                 self._rebase(event, before, seq=stored.seq)
+            case ModelReplaced():
+                self._replacement(event, before, seq=stored.seq)
             case ToolFinished():
                 self._call(event, before, seq=stored.seq)
             case _:
@@ -154,11 +162,24 @@ class _Replay:
     def _rebase(self, event: SpineRebased, before: SessionState, *, seq: int) -> None:
         self.found.rebases += 1
         spine = spine_of(before, event.agent)
-        room = room_for(spine, _room(before, event.agent), cause=event.cause)
+        room = room_for(spine, _room(before, event), cause=event.cause)
         policy = self.settings.spine.to_policy() if event.agent == PLANNER else worker_policy(self.settings)
         plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy)
         if plan.items != event.items:
             self._differs(seq, f"rebase of {event.agent}: another spine")
+
+    def _replacement(self, event: ModelReplaced, before: SessionState, *, seq: int) -> None:
+        """Prices are of the table of that day; who goes on, and with what of the lineage, is not."""
+        if event.cause == CHOSEN:
+            return
+        self.found.replacements += 1
+        run = before.board.runs.get(RunId(event.agent))
+        role: Role = "planner" if event.agent == PLANNER else "worker"
+        chain = model_names(self.settings, role, name=None if run is None else run.model)
+        failed = RequestFailed(agent=event.agent, request=event.request or 0, fault=event.cause, detail=event.detail)
+        made = replacement(before, failed, chain=[Candidate(model=name) for name in chain])
+        if made is None or replace(made, price_usd=event.price_usd) != event:
+            self._differs(seq, f"replacement of {event.replaced} for {event.agent}: another model or loss")
 
     def _call(self, event: ToolFinished, before: SessionState, *, seq: int) -> None:
         calls = [call for call in spine_of(before, event.agent).open_calls if call.call_id == event.call_id]
@@ -235,11 +256,10 @@ def _remade(event: SpineExtended, before: SessionState) -> SpineExtended | None:
             return None
 
 
-def _room(state: SessionState, agent: AgentId) -> Room:
-    role = "planner" if agent == PLANNER else "worker"
-    run = state.board.runs.get(RunId(agent))
-    named = f"worker:{run.model}" if run is not None and run.model else role
-    manifest: ManifestRecorded = state.manifests[state.role_manifest[named]]
+def _room(state: SessionState, event: SpineRebased) -> Room:
+    run = state.board.runs.get(RunId(event.agent))
+    named = f"worker:{run.model}" if run is not None and run.model else role_of(event.agent)
+    manifest: ManifestRecorded = state.manifests[event.manifest or state.role_manifest[named]]
     head = manifest.head_tokens
     return Room(window_tokens=manifest.window_tokens, max_output_tokens=manifest.max_output_tokens, head_tokens=head)
 

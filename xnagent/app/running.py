@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from xnagent.agents.worker import WorkerAgent
 from xnagent.app.crew import Crew, check_models
 from xnagent.app.host import Host
 from xnagent.config import Settings
+from xnagent.config.entry import Role
 from xnagent.core.events import (
     Event,
     SessionInterrupted,
@@ -111,11 +112,18 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
 
 
 async def resume_session(
-    host: Host, session: SessionId, *, settings: Settings, message: str | None, stop: Stop
+    host: Host,
+    session: SessionId,
+    *,
+    settings: Settings,
+    message: str | None,
+    stop: Stop,
+    chosen: Sequence[Role] = (),
 ) -> SessionState:
     """A session that was stopped, from where its log ends to its end.
 
-    A session that its Planner finished is not opened again without a message: its state is returned as it is.
+    `chosen` are the roles whose model the user names anew: what was given up before may be tried again. A session that
+    its Planner finished is not opened again without a message: its state is returned as it is.
     """
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:
@@ -131,7 +139,9 @@ async def resume_session(
             return state
         check_models(host, settings)
         await workspaces.reset(head)
-        events: list[Event] = [SessionResumed(epoch=store.epoch, settings=settings.model_dump_json())]
+        events: list[Event] = [
+            SessionResumed(epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen))
+        ]
         if message is not None:
             number = len(state.board.messages) + 1
             events.append(UserMessageAdded(message=f"m{number}", text=message))
@@ -228,7 +238,7 @@ async def staffed(
         earlier_seconds=earlier_seconds,
     )
     try:
-        planner = PlannerAgent(desk=desk, seat=await crew.planner())
+        planner = PlannerAgent(desk=desk, seat=await crew.planner(), succession=crew)
         workers = WorkerAgent(desk=desk, seats=crew, workspaces=workspaces, judge=judge)
         yield Staff(planner=planner, workers=workers, closing=closing)
     finally:

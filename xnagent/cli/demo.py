@@ -106,14 +106,14 @@ def _demonstrate(arguments: Namespace, host: Host, *, repository: Path, console:
     session = new_session_id(host.clock)
     with ScriptedServer(shipped(SCRIPT), require_reasoning=True) as server:
         settings = changed_settings(arguments, demo_settings(server.base_url))
-        entries = models_of(settings, host)
+        chains = models_of(settings, host)
         start_logging(arguments, console)
-        announce(settings, entries, console=console)
+        announce(settings, chains, console=console)
         console.say(f"session {session}")
         spec = SessionSpec(objective=demo_objective(), repository=repository, settings=settings, session=session)
         follower = Follower(session_path(host.home, session), session, console=console)
         code = drive(partial(run_session, host, spec), follower, console=console)
-    _show(host, session, entry=entries["planner"], console=console)
+    _show(host, session, entry=chains["planner"][0], console=console)
     return judged(server, code, console=console)
 
 

@@ -116,12 +116,13 @@ def home(folder: Path) -> Finding:
 def model(settings: Settings, host: Host) -> Finding:
     """Whether both roles have a model and its key."""
     try:
-        entries = models_of(settings, host)
+        chains = models_of(settings, host)
     except XnagentError as error:
         return Finding(what="model", is_fine=False, detail=str(error))
     told = [
         f"{role} {entry.name} ({f'key in {entry.api_key_env}' if entry.api_key_env else 'no key needed'})"
-        for role, entry in entries.items()
+        for role, chain in chains.items()
+        for entry in chain
     ]
     return Finding(what="model", is_fine=True, detail=", ".join(told))
 
@@ -129,7 +130,8 @@ def model(settings: Settings, host: Host) -> Finding:
 def endpoint(settings: Settings, host: Host) -> Finding:
     """Whether something listens where the models are; nothing is sent."""
     try:
-        addresses = dict.fromkeys(entry.base_url for entry in models_of(settings, host).values())
+        chains = models_of(settings, host).values()
+        addresses = dict.fromkeys(entry.base_url for chain in chains for entry in chain)
     except XnagentError:
         return Finding(what="endpoint", is_fine=False, detail="no model, so no endpoint")
     faults = [fault for address in addresses if (fault := _connect(address, host.environ)) is not None]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xnagent.agents.lasting import lifetime_of
 from xnagent.app.running import is_over
 from xnagent.config.entry import Role
+from xnagent.core.fallback import model_in_force
 from xnagent.core.ids import PLANNER, AgentId, agent_of, role_of
 from xnagent.core.pricing import cost_usd
 from xnagent.core.spine import Spine, estimate
@@ -35,12 +36,20 @@ class Forecast:
     price_without_cache_usd: float | None
 
 
-def forecasts(state: SessionState, entries: Mapping[Role, ModelEntry]) -> list[Forecast]:
-    """The Planner's next request and those of the runs that go on; none if the session is over."""
+def forecasts(state: SessionState, chains: Mapping[Role, Sequence[ModelEntry]]) -> list[Forecast]:
+    """The Planner's next request and those of the runs that go on; none if the session is over.
+
+    `chains` are each role's model and its fallbacks.
+    """
     if is_over(state):
         return []
     agents = [PLANNER, *(agent_of(run.run) for run in active_runs(state))]
-    return [_forecast(state, agent, entry=entries[_role(agent)]) for agent in agents]
+    return [_forecast(state, agent, entry=_in_force(state, agent, chain=chains[_role(agent)])) for agent in agents]
+
+
+def _in_force(state: SessionState, agent: AgentId, *, chain: Sequence[ModelEntry]) -> ModelEntry:
+    entries = {entry.name: entry for entry in chain}
+    return entries[model_in_force(state, agent, chain=list(entries))]
 
 
 def _role(agent: AgentId) -> Role:
@@ -49,7 +58,7 @@ def _role(agent: AgentId) -> Role:
 
 def _forecast(state: SessionState, agent: AgentId, *, entry: ModelEntry) -> Forecast:
     spine = spine_of(state, agent)
-    manifest = state.manifests.get(state.role_manifest.get(_role(agent), ""))
+    manifest = state.manifests.get(spine.sent_manifest or state.role_manifest.get(_role(agent), ""))
     head = 0
     if manifest is not None:
         head = manifest.head_tokens

@@ -11,7 +11,7 @@ from typing import Final
 from xnagent import __version__
 from xnagent.app.host import Host
 from xnagent.config import Settings
-from xnagent.config.entry import Role, catalog_of, model_entry
+from xnagent.config.entry import Role, catalog_of, model_chain, model_entry
 from xnagent.config.keys import KeyPath, value_of
 from xnagent.config.load import Sources, load_settings, with_settings
 from xnagent.config.places import home_folder
@@ -80,6 +80,13 @@ def changed_settings(arguments: Namespace, settings: Settings) -> Settings:
     return _checked(with_settings(settings, [*changes, *_explicit(arguments)]), arguments)
 
 
+def chosen_roles(arguments: Namespace) -> tuple[Role, ...]:
+    """The roles whose model this command line names."""
+    changes = [setting for file in arguments.config for setting in from_file(Path(file))]
+    named = {setting.path for setting in (*changes, *_explicit(arguments))}
+    return tuple(role for role in ROLES if (role, "model", "name") in named)
+
+
 def _checked(settings: Settings, arguments: Namespace) -> Settings:
     check_available(settings)
     return _with_budget(settings, getattr(arguments, "budget", None))
@@ -136,18 +143,18 @@ def check_available(settings: Settings) -> None:
             )
 
 
-def models_of(settings: Settings, host: Host) -> dict[Role, ModelEntry]:
-    """The model of each role. Raises UsageError that says what to set, before any work."""
+def models_of(settings: Settings, host: Host) -> dict[Role, tuple[ModelEntry, ...]]:
+    """Each role's model and, behind it, its fallbacks. Raises UsageError that says what to set, before any work."""
     if settings.planner.model.name is None:
         raise UsageError(_no_model(settings, host.environ))
-    entries = {role: model_entry(settings, role) for role in ROLES}
-    for entry in entries.values():
+    chains = {role: model_chain(settings, role) for role in ROLES}
+    for entry in (entry for chain in chains.values() for entry in chain):
         if entry.api_key_env and not host.environ.get(entry.api_key_env, "").strip():
             raise UsageError(
                 f"KEY_MISSING: {entry.name} needs a key: set the environment variable {entry.api_key_env}, "
                 f"or name another one with --api-key-env"
             )
-    return entries
+    return chains
 
 
 def _no_model(settings: Settings, environ: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,13 +11,14 @@ from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.forecast import forecast_record, forecast_text, forecasts
-from xnagent.cli.options import changed_settings, host_of, models_of
+from xnagent.cli.options import changed_settings, chosen_roles, host_of, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.config.load import stored_settings
 from xnagent.core.events import SessionResumed, SessionStarted
+from xnagent.core.fallback import forgive
 from xnagent.core.ids import SessionId
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
@@ -32,15 +34,16 @@ def execute(arguments: Namespace, console: Console) -> int:
     session = SessionId(arguments.session)
     path = session_path(host.home, session)
     settings = changed_settings(arguments, last_settings(path))
-    entries = models_of(settings, host)
+    chains = models_of(settings, host)
+    chosen = chosen_roles(arguments)
     if getattr(arguments, "dry_run", False):
-        return _tell_forecast(path, entries, console=console)
+        return _tell_forecast(path, chains, chosen=chosen, console=console)
     start_logging(arguments, console)
-    announce(settings, entries, console=console)
+    announce(settings, chains, console=console)
     console.say(f"session {session}")
     follower = Follower(path, session, console=console)
     follower.skip()
-    work = partial(resume_session, host, session, settings=settings, message=message)
+    work = partial(resume_session, host, session, settings=settings, message=message, chosen=chosen)
     return drive(work, follower, console=console)
 
 
@@ -62,8 +65,10 @@ def last_settings(path: Path) -> Settings:
     return stored_settings(text, session=path.stem)
 
 
-def _tell_forecast(path: Path, entries: dict[Role, ModelEntry], *, console: Console) -> int:
-    rows = forecasts(read_state(path), entries)
+def _tell_forecast(
+    path: Path, chains: Mapping[Role, Sequence[ModelEntry]], *, chosen: Sequence[Role], console: Console
+) -> int:
+    rows = forecasts(forgive(read_state(path), chosen), chains)
     if console.output == "text":
         console.answer(forecast_text(rows))
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,9 +35,9 @@ def execute(arguments: Namespace, console: Console) -> int:
     repository = folder_of(arguments)
     host = host_of(arguments)
     settings = settings_of(arguments, host, repository=repository)
-    entries = models_of(settings, host)
+    chains = models_of(settings, host)
     start_logging(arguments, console)
-    announce(settings, entries, console=console)
+    announce(settings, chains, console=console)
     if not getattr(arguments, "ephemeral", False):
         return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
     with tempfile.TemporaryDirectory(prefix="xnagent-", ignore_cleanup_errors=True) as folder:
@@ -87,15 +88,16 @@ def start_logging(arguments: Namespace, console: Console) -> None:
     set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file))
 
 
-def announce(settings: Settings, entries: dict[Role, ModelEntry], *, console: Console) -> None:
+def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, console: Console) -> None:
     """Say once where commands run, which models answer, and when spines are rebased (M53)."""
     console.say(boxing(settings.sandbox.mode))
-    for role, entry in entries.items():
+    for role, (entry, *others) in chains.items():
         room = Room(window_tokens=entry.window_tokens, max_output_tokens=entry.max_output_tokens, head_tokens=0)
         share, usable = settings.spine.soft_share, room.usable_tokens
         price = "" if entry.price else ", price not known: costs are null"
         known = "" if entry.source else " (assumed unless you set it)"
+        then = "".join(f", then {other.name}" for other in others)
         console.say(
-            f"{role}: {entry.name}, window {entry.window_tokens:,}{known}, room for {usable:,} tokens, "
+            f"{role}: {entry.name}{then}, window {entry.window_tokens:,}{known}, room for {usable:,} tokens, "
             f"rebase at {share:.0%} of it ({int(share * usable):,}){price}"
         )

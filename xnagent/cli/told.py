@@ -38,6 +38,11 @@ def _trouble(event: ev.Event) -> str | None:
     match event:
         case sp.SpineRebased():
             return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
+        case sp.ModelReplaced():
+            return (
+                f"{event.agent} goes on with {event.model} in place of {event.replaced} ({event.cause}): "
+                f"{event.lost_tokens:,} cached tokens lost, sending them again costs {money(event.price_usd)}"
+            )
         case sp.RequestRetried():
             return f"{event.agent} request {event.request}: {event.fault}, again in {event.wait_seconds:.0f} s"
         case sp.RequestFailed():

@@ -69,6 +69,17 @@ class ModelSettings(Section):
     cache_ttl: Lifetime | None = None
     """How long a provider's cache is to keep what was sent, where it can be told; None: the Planner's is `auto`, a
     Worker's `5m`."""
+    fallback: tuple[Name, ...] | None = None
+    """Models that take its place, in this order, when its provider fails for good."""
+
+    @model_validator(mode="after")
+    def _check_fallback(self) -> Self:
+        names = self.fallback or ()
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f'fallback names "{twice}" twice; name each model once')
+        if self.name in names:
+            raise ValueError(f'fallback names "{self.name}", the model that it stands in for; leave it out')
+        return self
 
 
 class ContextSettings(Section):

@@ -58,24 +58,61 @@ def model_entry(
     if name is None:
         raise UsageError("MODEL_MISSING: no model is configured; pass --model NAME (`xnagent models` lists known ones)")
     table = (catalog_of(settings) if catalog is None else catalog).get(name, ModelTable())
-    base_url = chosen.base_url or table.base_url
-    if base_url is None:
+    if not (chosen.base_url or table.base_url):
         raise UsageError(
             f'MODEL_UNKNOWN: the model "{name}" is not in the table of known ones; say where it is with --base-url URL '
             f"and, if it needs a key, --api-key-env VAR"
         )
+    return replace(_entry(name, chosen, table=table), lifetime=_lifetime(settings, role, table=table))
+
+
+def model_chain(
+    settings: Settings, role: Role, *, name: str | None = None, catalog: Catalog | None = None
+) -> tuple[ModelEntry, ...]:
+    """The model of a role, as `model_entry` gives it, and those that may take its place, in the user's order.
+
+    A fallback that the table places somewhere is as its row says: all that the role's settings say is about its first
+    model. One that nobody places is served as the first one is.
+    """
+    catalog = catalog_of(settings) if catalog is None else catalog
+    first = model_entry(settings, role, name=name, catalog=catalog)
+    chosen = _chosen(settings, role)
+    others = model_names(settings, role, name=first.name)[1:]
+    tables = {other: catalog.get(other, ModelTable()) for other in others}
+    heirs = {other: _fallback(other, chosen, table=table) for other, table in tables.items()}
+    lifetimes = {other: _lifetime(settings, role, table=table) for other, table in tables.items()}
+    return (first, *(replace(heir, lifetime=lifetimes[other]) for other, heir in heirs.items()))
+
+
+def model_names(settings: Settings, role: Role, *, name: str | None = None) -> tuple[str, ...]:
+    """The names in the order of `model_chain`, whatever the table says of them."""
+    chosen = _chosen(settings, role)
+    return tuple(dict.fromkeys((name or chosen.name or "", *(chosen.fallback or ()))))
+
+
+def _fallback(name: str, chosen: ModelSettings, *, table: ModelTable) -> ModelEntry:
+    if table.base_url:
+        return _entry(name, ModelSettings(), table=table)
+    if not chosen.base_url:
+        raise UsageError(
+            f'MODEL_UNKNOWN: the fallback "{name}" is not in the table of known models; say where it is in a settings '
+            f'file: [models."{name}"] with base_url, wire and api_key_env'
+        )
+    return _entry(name, chosen, table=table)
+
+
+def _entry(name: str, chosen: ModelSettings, *, table: ModelTable) -> ModelEntry:
     wire = chosen.wire or table.wire or ASSUMED_WIRE
     drawn: dict[str, Json] = {} if chosen.temperature is None else {"temperature": chosen.temperature}
     return ModelEntry(
         name=name,
         wire=wire,
-        base_url=base_url,
+        base_url=chosen.base_url or table.base_url or "",
         api_key_env=chosen.api_key_env or ("" if _is_own_loopback(chosen, table) else table.api_key_env or ""),
         window_tokens=chosen.window or table.window_tokens or ASSUMED_WINDOW_TOKENS,
         max_output_tokens=chosen.max_output_tokens or table.max_output_tokens or ASSUMED_OUTPUT_TOKENS,
         price=None if table.price is None else _whole_price(table.price),
         cache=_cache(table, wire=wire),
-        lifetime=_lifetime(settings, role, table=table),
         send_reasoning=table.send_reasoning is not False,
         source=table.source or "",
         date=table.date or "",

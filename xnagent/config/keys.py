@@ -109,10 +109,10 @@ def value_of(path: KeyPath, text: str) -> object:
     """
     field = field_at(path)
     annotation = cast("Any", field.annotation if field else None)
-    if get_origin(annotation) is tuple:
-        return _list_of(text)
     if NoneType in get_args(annotation) and text.strip().lower() in {"", "none", "null"}:
         return None
+    if any(get_origin(one) is tuple for one in (annotation, *get_args(annotation))):
+        return _list_of(text)
     return text.strip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -58,7 +59,7 @@ def load_settings(sources: Sources) -> Settings:
         _put(merged, from_file(path))
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
-    return _build(merged)
+    return _build(merged, named={setting.path for setting in sources.options})
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
@@ -67,6 +68,7 @@ def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
     merged = {change.path: change for change in changes}
     for change in merged.values():
         _place(data, change)
+    _put_first(data, merged.keys())
     return _validated(data, merged)
 
 
@@ -87,11 +89,21 @@ def _put(merged: Merged, settings: Iterable[Setting]) -> None:
     merged.update({setting.path: setting for setting in settings})
 
 
-def _build(merged: Merged) -> Settings:
+def _build(merged: Merged, *, named: AbstractSet[KeyPath]) -> Settings:
     data: dict[str, Any] = {}
     for setting in merged.values():
         _place(data, setting)
+    _put_first(data, named)
     return _validated(data, merged)
+
+
+def _put_first(data: dict[str, Any], named: AbstractSet[KeyPath]) -> None:
+    """A model that is named for this command alone is no longer its own fallback; the rest of the list stays."""
+    for role in ("planner", "worker"):
+        model = data.get(role, {}).get("model", {})
+        is_named = (role, "model", "name") in named and (role, "model", "fallback") not in named
+        if is_named and isinstance(model.get("fallback"), list | tuple):
+            model["fallback"] = [name for name in model["fallback"] if name != model.get("name")]
 
 
 def _place(data: dict[str, Any], setting: Setting) -> None:

@@ -14,6 +14,7 @@ from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
 from xnagent.core.spine_events import (
     CacheDrifted,
     ManifestRecorded,
+    ModelReplaced,
     PrefixBroken,
     RebaseRefused,
     ReplyReceived,
@@ -66,6 +67,8 @@ class SessionResumed:
 
     epoch: int
     settings: str = ""
+    chosen: tuple[str, ...] = ()
+    """Roles whose model the user names anew: what was given up before may be tried again."""
     type: Literal["session_resumed"] = "session_resumed"
 
 
@@ -334,6 +337,7 @@ Event: TypeAlias = (
     | ManifestRecorded
     | SpineExtended
     | SpineRebased
+    | ModelReplaced
     | RebaseRefused
     | RequestStarted
     | RequestRetried

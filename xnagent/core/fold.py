@@ -9,7 +9,8 @@ from xnagent.core import events as ev
 from xnagent.core import fold_spine
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
 from xnagent.core.evolve import evolve
-from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.core.fallback import forgive
+from xnagent.core.ids import PLANNER, RunId, agent_of, role_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import first_line
 
@@ -92,7 +93,7 @@ def _session_started(state: SessionState, event: ev.SessionStarted) -> SessionSt
 
 def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
     return evolve(
-        state,
+        forgive(state, event.chosen),
         epoch=event.epoch,
         settled=None,
         finish=state.finish if _is_unfinished_end(state) else None,
@@ -171,6 +172,11 @@ def _run_started(state: SessionState, event: ev.RunStarted) -> SessionState:
 
 
 def _run_launched(state: SessionState, event: ev.RunLaunched) -> SessionState:
+    """A run that begins does not try the models that others of its role gave up."""
+    agent = agent_of(event.run)
+    gone = state.given_up.get(role_of(agent))
+    if gone and agent not in state.spines and event.run in state.board.runs:
+        state = evolve(state, given_up=with_entry(state.given_up, agent, value=gone))
     return _with_run(state, event.run, status="working", base=event.base, reason="")
 
 

@@ -9,6 +9,7 @@ from xnagent.core import spine_events as ev
 from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve
+from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.spine import (
@@ -17,6 +18,7 @@ from xnagent.core.spine import (
     add_result,
     extend,
     extend_with_state,
+    hand_over,
     replace_items,
     start_request,
 )
@@ -76,6 +78,17 @@ def _spine_rebased(state: SessionState, event: ev.SpineRebased) -> SessionState:
     return evolve(_with_spine(state, spine), rebases=(*state.rebases, event), in_flight=_without(state, event.agent))
 
 
+def _model_replaced(state: SessionState, event: ev.ModelReplaced) -> SessionState:
+    state = _with_spine(state, hand_over(spine_of(state, event.agent)))
+    state = evolve(state, replaced=(*state.replaced, event), in_flight=_without(state, event.agent))
+    if event.cause == CHOSEN:
+        return state
+    who = {event.agent} if event.cause in OF_THE_CONTENT else {event.agent, role_of(event.agent)}
+    more = {name: tuple(dict.fromkeys((*state.given_up.get(name, ()), event.replaced))) for name in sorted(who)}
+    state = evolve(state, given_up={**state.given_up, **more})
+    return evolve(state, fault=None) if event.agent == PLANNER else state
+
+
 def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionState:
     spine = spine_of(state, event.agent)
     spine = evolve(spine, refused_at=event.tokens_before, refusals=spine.refusals + 1)
@@ -115,7 +128,8 @@ def _reply_received(state: SessionState, event: ev.ReplyReceived) -> SessionStat
         state,
         spines={**state.spines, event.agent: spine},
         work={**state.work, event.agent: evolve(log, steps=log.steps + 1)},
-        totals=_counted(state, event),
+        totals=_added(state.totals, role_of(event.agent), event=event),
+        model_totals=_added(state.model_totals, _model_of(state, event.agent), event=event),
         in_flight=_without(state, event.agent),
     )
     return _after_planner_reply(state, event, spine=spine) if event.agent == PLANNER else state
@@ -133,16 +147,21 @@ def _after_planner_reply(state: SessionState, event: ev.ReplyReceived, *, spine:
     return evolve(state, planner="unfinished")
 
 
-def _counted(state: SessionState, event: ev.ReplyReceived) -> Mapping[str, RoleTotals]:
-    role = role_of(event.agent)
-    old = state.totals.get(role, RoleTotals())
+def _model_of(state: SessionState, agent: AgentId) -> str:
+    """The model that the agent's last request went to."""
+    sent = spine_of(state, agent).sent_manifest
+    return state.manifests[sent].model if sent in state.manifests else sent
+
+
+def _added(totals: Mapping[str, RoleTotals], name: str, *, event: ev.ReplyReceived) -> Mapping[str, RoleTotals]:
+    old = totals.get(name, RoleTotals())
     unknown = old.cost_usd is None or event.cost_usd is None
     new = RoleTotals(
         requests=old.requests + 1,
         usage=add_usage(old.usage, event.usage),
         cost_usd=None if unknown else (old.cost_usd or 0.0) + (event.cost_usd or 0.0),
     )
-    return {**state.totals, role: new}
+    return {**totals, name: new}
 
 
 def _tool_started(state: SessionState, event: ev.ToolStarted) -> SessionState:
@@ -193,6 +212,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.ManifestRecorded: _manifest_recorded,
     ev.SpineExtended: _spine_extended,
     ev.SpineRebased: _spine_rebased,
+    ev.ModelReplaced: _model_replaced,
     ev.RebaseRefused: _rebase_refused,
     ev.RequestStarted: _request_started,
     ev.RequestRetried: _request_retried,

@@ -108,6 +108,7 @@ def _usage(state: SessionState) -> dict[str, Json]:
         **_tokens_of(total),
         "cost_usd": _rounded(spent_usd(state)),
         "by_role": {role: _role(state.totals.get(role, RoleTotals())) for role in ("planner", "worker")},
+        "by_model": {model: _role(totals) for model, totals in sorted(state.model_totals.items())},
     }
 
 

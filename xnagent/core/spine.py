@@ -24,7 +24,9 @@ class Spine:
 
     agent: AgentId
     generation: int = 0
-    """How often it was rebased; with the agent it names the lineage."""
+    """How often it was rebased."""
+    handovers: int = 0
+    """How often another model took it over; with the agent and the rebases it names the lineage."""
     items: tuple[Item, ...] = ()
     tokens: int = 0
     """Estimate of all items, without system text and tools."""
@@ -43,6 +45,8 @@ class Spine:
     """What the provider reported for the last request and its reply; None: nothing plausible in this lineage."""
     held_tokens: int | None = None
     """Input of the last request as reported: what a cache of any kind holds; None: nothing plausible."""
+    held_manifest: str = ""
+    """Whose cache that is."""
     tokens_since_anchor: int = 0
     sent_estimate: int = 0
     """Estimate of the request under way or last sent, system and tools included."""
@@ -77,7 +81,8 @@ class Spine:
     @property
     def lineage(self) -> str:
         """Name of the chain of requests of which each must extend the one before."""
-        return f"{self.agent}.{self.generation}"
+        name = f"{self.agent}.{self.generation}"
+        return f"{name}.{self.handovers}" if self.handovers else name
 
     @property
     def is_long_lived(self) -> bool:
@@ -93,6 +98,11 @@ class Spine:
     def droppable_tokens(self) -> int:
         """Estimate of what a rebase could drop: everything between the head and the newest state message."""
         return max(0, self.tokens_at_state - estimate_items(self.items[: self.head]))
+
+
+def held_by(spine: Spine, manifest: str) -> int | None:
+    """What the cache of the manifest's model holds of the spine; None: nothing plausible, or another model's does."""
+    return spine.held_tokens if spine.held_manifest in {"", manifest} else None
 
 
 def extend(spine: Spine, items: Sequence[Item]) -> Spine:
@@ -159,6 +169,7 @@ def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spin
         unanswered_rebases=0,
         anchor_tokens=total if is_told else longer.anchor_tokens,
         held_tokens=usage.input_tokens if is_told else longer.held_tokens,
+        held_manifest=spine.sent_manifest if is_told else longer.held_manifest,
         tokens_since_anchor=0 if is_told else longer.tokens_since_anchor,
     )
 
@@ -212,6 +223,25 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         refused_at=None,
         refusals=0,
         unanswered_rebases=spine.unanswered_rebases + 1,
+    )
+
+
+def hand_over(spine: Spine) -> Spine:
+    """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet."""
+    return evolve(
+        spine,
+        handovers=spine.handovers + 1,
+        anchor_tokens=None,
+        tokens_since_anchor=0,
+        pending_request=None,
+        sent_items=0,
+        sent_sha256="",
+        sent_manifest="",
+        long_items=0,
+        requests=0,
+        refused_at=None,
+        refusals=0,
+        unanswered_rebases=0,
     )
 
 

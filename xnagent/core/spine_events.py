@@ -71,7 +71,32 @@ class SpineRebased:
     price_usd: float | None = None
     """What sending the new part costs; None: no price is known."""
     break_even_steps: float | None = None
+    manifest: str = ""
+    """The one whose window it was made for; empty in older logs: the role's."""
     type: Literal["spine_rebased"] = "spine_rebased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReplaced:
+    """An agent goes on with another model: a declared break. Its items stay, its lineage ends."""
+
+    agent: AgentId
+    replaced: str
+    """The model that the lineage was sent to."""
+    model: str
+    """The one that takes its place."""
+    cause: str
+    """The kind of fault that the replaced one failed with, or `chosen`: the user names another one."""
+    detail: str
+    request: int | None
+    """The request that failed; None if none did."""
+    lineage: str
+    """The one that ends."""
+    lost_tokens: int
+    """Of its prefix: what the replaced model's cache may hold."""
+    price_usd: float | None
+    """What sending them costs at the new model's price; None: no price is known."""
+    type: Literal["model_replaced"] = "model_replaced"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

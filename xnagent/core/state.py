@@ -19,6 +19,7 @@ from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, TaskId, role_of
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
+    ModelReplaced,
     PrefixBroken,
     RebaseRefused,
     RequestFailed,
@@ -83,10 +84,14 @@ class SessionState:
     """Calls that began and have no result, by agent and call id."""
     manifests: Mapping[str, ManifestRecorded] = field(default_factory=dict)
     role_manifest: Mapping[str, str] = field(default_factory=dict)
-    """The manifest in force, by role."""
+    """The manifest in force, by role; that of a model that took another's place is under `ROLE:MODEL`."""
+    given_up: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Models that failed for good, by agent; under a role's name those that a new agent of it does not try."""
     planner: PlannerMode = "ready"
     totals: Mapping[str, RoleTotals] = field(default_factory=dict)
     """By role."""
+    model_totals: Mapping[str, RoleTotals] = field(default_factory=dict)
+    """The same by the model's name."""
     request_count: int = 0
     in_flight: Mapping[AgentId, int] = field(default_factory=dict)
     """Requests that were started and have no reply, of agents that have not come to an end."""
@@ -95,6 +100,8 @@ class SessionState:
     rebases: tuple[SpineRebased, ...] = ()
     refused_rebases: tuple[RebaseRefused, ...] = ()
     breaks: tuple[PrefixBroken, ...] = ()
+    replaced: tuple[ModelReplaced, ...] = ()
+    """The declared breaks."""
     checks: Mapping[str, Evidence] = field(default_factory=dict)
     """Newest evidence of the session's own checks by command."""
     finish: FinishRequested | None = None

@@ -9,7 +9,7 @@ from typing import Final
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.limits import spent_usd
-from xnagent.core.spine_events import RebaseRefused, SpineExtended, SpineRebased
+from xnagent.core.spine_events import ModelReplaced, RebaseRefused, SpineExtended, SpineRebased
 from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import estimate_item, estimate_items
@@ -56,12 +56,14 @@ def deltas(reading: Reading) -> Rows:
 
 
 def rebases(reading: Reading) -> Rows:
-    """Rebases with their receipts, and those that were refused with the reason."""
+    """What ended a lineage: rebases with their receipts, models that took over; and rebases that were refused."""
     rows: Rows = []
     for stored in reading.events:
         match stored.event:
             case SpineRebased() as event:
                 rows.append({"seq": stored.seq, "at": stored.at, **_receipt(event)})
+            case ModelReplaced() as event:
+                rows.append({"seq": stored.seq, "at": stored.at, **_handover(event)})
             case RebaseRefused() as event:
                 rows.append({"seq": stored.seq, "at": stored.at, **_refusal(event)})
             case _:
@@ -82,6 +84,21 @@ def _receipt(event: SpineRebased) -> dict[str, Json]:
         "price_usd": event.price_usd,
         "break_even_steps": event.break_even_steps,
         "detail": "",
+    }
+
+
+def _handover(event: ModelReplaced) -> dict[str, Json]:
+    return {
+        "agent": event.agent,
+        "cause": f"model: {event.cause}",
+        "is_refused": False,
+        "tokens_before": event.lost_tokens,
+        "tokens_after": event.lost_tokens,
+        "items_dropped": 0,
+        "checkpoint_tokens": 0,
+        "price_usd": event.price_usd,
+        "break_even_steps": None,
+        "detail": f"{event.model} in place of {event.replaced}; {event.detail}",
     }
 
 
@@ -158,7 +175,11 @@ def cost(reading: Reading) -> dict[str, Json]:
     """Tokens and money by role; `cached_share` is None where the provider does not say."""
     shares = cache_shares(request_rows(reading.events))
     by_role = {share.role: _role(reading.state.totals.get(share.role, RoleTotals()), share) for share in shares}
-    return {"by_role": by_role, "total_usd": spent_usd(reading.state)}
+    totals = sorted(reading.state.model_totals.items())
+    by_model: dict[str, Json] = {
+        model: {"requests": part.requests, **asdict(part.usage), "cost_usd": part.cost_usd} for model, part in totals
+    }
+    return {"by_role": by_role, "by_model": by_model, "total_usd": spent_usd(reading.state)}
 
 
 def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:

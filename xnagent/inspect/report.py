@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 from xnagent.core.record import final_record
+from xnagent.core.state import SessionState
 from xnagent.core.text import Json, canonical
 from xnagent.inspect.parts import PARTS, Rows, known_parts
 from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share, table, visible
@@ -36,6 +37,10 @@ def _list(value: Sequence[object]) -> str:
 
 def _break_even(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _replaced(value: Mapping[str, Any] | None) -> str:
+    return "" if value is None else line(f"{value['replaced']} ({value['cause']}), {money(value['price_usd'])}")
 
 
 def _checks(value: Sequence[Mapping[str, object]]) -> str:
@@ -68,11 +73,12 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("checkpoint", "checkpoint_tokens", count),
         Column("price", "price_usd", money),
         Column("pays after steps", "break_even_steps", _break_even),
-        Column("refused", "detail", _text),
+        Column("detail", "detail", _text),
     ),
     "requests": (
         Column("n", "request", count),
         Column("agent", "agent"),
+        Column("model", "model", _text),
         Column("gen", "generation", count),
         Column("items", "items", count),
         Column("estimate", "estimate_tokens", count),
@@ -88,6 +94,7 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("finish", "finish", _text),
         Column("retries", "retries", count),
         Column("fault", "fault", _text),
+        Column("in place of", "replaced", _replaced),
     ),
     "runs": (
         Column("run", "run"),
@@ -170,7 +177,16 @@ def _cost_table(data: Mapping[str, Any]) -> str:
         "reasoning",
         "cost",
     )
-    return f"{table(titles, rows)}\ntotal {money(data['total_usd'])}"
+    by_model = f"\n\n{_model_table(data['by_model'])}" if len(data["by_model"]) > 1 else ""
+    return f"{table(titles, rows)}\ntotal {money(data['total_usd'])}{by_model}"
+
+
+def _model_table(parts: Mapping[str, Any]) -> str:
+    keys = ("requests", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+    rows = [
+        (line(model), *(count(part[key]) for key in keys), money(part["cost_usd"])) for model, part in parts.items()
+    ]
+    return table(("model", "requests", "input", "cached", "output", "reasoning", "cost"), rows)
 
 
 def _share_of(value: float | None) -> str:
@@ -194,6 +210,7 @@ def overview(reading: Reading) -> dict[str, Json]:
         "steps": record["steps"],
         "spine": record["spine"],
         "rebases": PARTS["rebases"](reading),
+        "models_replaced": [cast("dict[str, Json]", asdict(one)) for one in state.replaced],
         "cached_share": {part.role: cost["by_role"][part.role]["cached_share"] for part in shares},
         "cost_usd": cost["total_usd"],
     }
@@ -216,13 +233,23 @@ def overview_text(reading: Reading) -> str:
         ("runs", _counts(record["runs"])),
         ("steps", _counts(record["steps"])),
         ("spine", f"{count(spine['items'])} items, {count(spine['tokens'])} tokens, {count(spine['deltas'])} deltas"),
-        ("breaks", count(spine["breaks"])),
+        ("breaks", _breaks(state)),
         ("cached", ", ".join(f"{part.role} {share(part.cached_tokens, part.input_tokens)}" for part in shares)),
         ("cost", money(record["usage"]["cost_usd"])),
         ("time", seconds(settled.duration_seconds) if settled else UNKNOWN),
     ]
     lines = [f"{name:<10}{visible(value)}" for name, value in rows if value]
     return "\n".join([*lines, "", part_text(reading, "tasks"), "", part_text(reading, "rebases")])
+
+
+def _breaks(state: SessionState) -> str:
+    """Undeclared breaks by number, declared ones each with cause and price."""
+    declared = [
+        f"{one.lineage} ended: {one.model} in place of {one.replaced} ({one.cause}), "
+        f"{count(one.lost_tokens)} tokens lost, {money(one.price_usd)}"
+        for one in state.replaced
+    ]
+    return "; ".join([count(len(state.breaks) + len(declared)), *declared])
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -9,6 +9,8 @@ from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, role_of
 from xnagent.core.spine_events import (
     CacheDrifted,
+    ManifestRecorded,
+    ModelReplaced,
     ReplyReceived,
     RequestFailed,
     RequestRetried,
@@ -25,8 +27,10 @@ class RequestRow:
     request: int
     agent: AgentId
     generation: int
-    """Rebases of the agent's spine before it: with the agent, its lineage."""
+    """Rebases of the agent's spine before it."""
     at: str
+    model: str
+    """Empty: the log does not say."""
     items: int
     estimate_tokens: int
     predicted_cached_tokens: int | None
@@ -48,19 +52,21 @@ class RequestRow:
     note: str = ""
     cache_miss: str | None = None
     """The likely cause, if much less came from the cache than the request before had left there."""
+    replaced: ModelReplaced | None = None
+    """With the first request to a model that took another's place: the declared break."""
 
 
 def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
     """The rows in the order of their numbers; a request that was sent again after a crash has one row."""
     rows: dict[int, RequestRow] = {}
-    generations: dict[AgentId, int] = {}
+    known = _Known()
     for stored in events:
         event = stored.event
         match event:
-            case SpineRebased():
-                generations[event.agent] = generations.get(event.agent, 0) + 1
+            case SpineRebased() | ModelReplaced() | ManifestRecorded():
+                known.take(event)
             case RequestStarted():
-                rows[event.request] = _started(event, stored.at, generation=generations.get(event.agent, 0))
+                rows[event.request] = known.started(event, stored.at)
             case CacheDrifted() if event.request in rows:
                 rows[event.request] = replace(rows[event.request], cache_miss=event.cause)
             case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
@@ -70,12 +76,45 @@ def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
     return [rows[number] for number in sorted(rows)]
 
 
-def _started(event: RequestStarted, at: str, *, generation: int) -> RequestRow:
+@dataclass(slots=True)
+class _Known:
+    """What the log has said so far of the requests to come."""
+
+    generations: dict[AgentId, int] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
+    """By manifest."""
+    replaced: dict[AgentId, tuple[ModelReplaced, int | None]] = field(default_factory=dict)
+    """The newest break of each agent, with the first request after it, once there is one."""
+
+    def take(self, event: SpineRebased | ModelReplaced | ManifestRecorded) -> None:
+        """Remember it."""
+        match event:
+            case SpineRebased():
+                self.generations[event.agent] = self.generations.get(event.agent, 0) + 1
+            case ModelReplaced():
+                self.replaced[event.agent] = event, None
+            case ManifestRecorded():
+                self.models[event.manifest] = event.model
+
+    def started(self, event: RequestStarted, at: str) -> RequestRow:
+        """The row of a request; sent again after a crash it is the same one."""
+        broken, first = self.replaced.get(event.agent, (None, None))
+        row = _row(
+            event, at, generation=self.generations.get(event.agent, 0), model=self.models.get(event.manifest, "")
+        )
+        if broken is None or first not in {None, event.request}:
+            return row
+        self.replaced[event.agent] = broken, event.request
+        return replace(row, replaced=broken)
+
+
+def _row(event: RequestStarted, at: str, *, generation: int, model: str) -> RequestRow:
     return RequestRow(
         request=event.request,
         agent=event.agent,
         generation=generation,
         at=at,
+        model=model,
         items=event.items,
         estimate_tokens=event.estimate_tokens,
         predicted_cached_tokens=event.predicted_cached_tokens,
