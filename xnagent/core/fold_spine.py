@@ -9,6 +9,7 @@ from xnagent.core import spine_events as ev
 from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve
+from xnagent.core.fold_trees import told, touched
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.spine import (
@@ -60,7 +61,7 @@ def _spine_extended(state: SessionState, event: ev.SpineExtended) -> SessionStat
     if event.kind == "nudge":
         return _nudged(state, event.agent)
     if event.kind == "message" and event.agent != PLANNER:
-        return _with_work(state, event.agent, log=evolve(work_of(state, event.agent), inbox=()))
+        return told(_with_work(state, event.agent, log=evolve(work_of(state, event.agent), inbox=())), event.agent)
     return state
 
 
@@ -146,7 +147,8 @@ def _counted(state: SessionState, event: ev.ReplyReceived) -> Mapping[str, RoleT
 
 
 def _tool_started(state: SessionState, event: ev.ToolStarted) -> SessionState:
-    return evolve(state, started_tools={**state.started_tools, (event.agent, event.call_id): event})
+    started = {**state.started_tools, (event.agent, event.call_id): event}
+    return touched(evolve(state, started_tools=started), event.agent)
 
 
 def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
