@@ -51,6 +51,8 @@ class Keeper:
 
     async def _rebuilt(self, run: RunId, base: str, *, tree: TreeLog) -> tuple[str, tuple[int, ...]]:
         """The tree's commit, and the steps whose changes are not in it."""
+        if not tree.patches:
+            return base, tree.unsaved
         patches = [await self.log.get(ticket) for ticket in tree.patches]
         whole = [patch for patch in patches if patch is not None]
         try:

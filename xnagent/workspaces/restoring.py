@@ -8,9 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+import anyio.to_thread
 
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.ports import Conflict, Patched
+from xnagent.workspaces.folders import remove
 from xnagent.workspaces.git import Git
 from xnagent.workspaces.integration import ORIGIN_REF, make_integration
 from xnagent.workspaces.merging import commit_merged, merge_trees
@@ -46,9 +48,26 @@ async def has_commit(git: Git, commit: str) -> bool:
 
 async def restore_integration(git: Git, recorded: Recorded, *, repository: Path) -> None:
     """Make it again. WorkspaceError, which says what is missing, if that cannot be done with the same ids."""
+    if git.git_dir is None:
+        raise WorkspaceError("there is no place for an integration repository")
+    final, new = git.git_dir, git.git_dir.with_name("restoring.git")
     origin = await _origin(git, repository, is_shadow=recorded.is_shadow)
+    try:
+        await _fill(replace(git, git_dir=new), recorded, origin=origin)
+        await anyio.to_thread.run_sync(_swap, new, final)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(remove, new)
+
+
+def _swap(new: Path, final: Path) -> None:
+    remove(final)
+    new.rename(final)
+
+
+async def _fill(git: Git, recorded: Recorded, *, origin: Origin) -> None:
     await make_integration(git, origin)
-    await _restore_base(git, recorded, repository=repository)
+    await _restore_base(git, recorded, repository=origin.root)
     if not origin.has_tree:
         await git.run("update-ref", ORIGIN_REF, recorded.base)
     head = recorded.base
