@@ -108,6 +108,15 @@ async def test_b075_a_login_is_used_and_stands_nowhere(repo, http, tmp_path):
             assert password.encode() not in content
 
 
+async def test_b075_a_login_from_a_variable(repo, http, tmp_path):
+    http.needs_login = True
+    address = parse_address(f"http://${{GIT_LOGIN}}@{http.place}/up.git")
+    with pytest.raises(UsageError, match=r"^LOGIN_MISSING"):
+        await mirrors(tmp_path).pin(address, "main")
+    known = mirrors(tmp_path, GIT_LOGIN=":".join(LOGIN))
+    assert (await known.pin(address, "main")).commit == repo.git("rev-parse", "main")
+
+
 async def test_a_login_from_netrc(repo, http, tmp_path):
     http.needs_login = True
     (tmp_path / "nobody").mkdir()

@@ -68,12 +68,12 @@ def mirrors_of(host: Host) -> Mirrors:
 async def repository_of(host: Host, started: SessionStarted, *, address: Address | None) -> Path:
     """The folder that a session's repository is in; fetched where it came by its address and its base is not here.
 
-    `address` is the same one with credentials: the log has none.
+    `address` is the same one with a login: the log has none, but the name of a variable.
     """
     if not is_address(started.repository):
         return Path(started.repository)
     known = parse_address(started.repository)
-    chosen = address if address is not None and address.text == known.text else known
+    chosen = address if address is not None and address.url == known.url else known
     return (await mirrors_of(host).pin(chosen, started.base)).folder
 
 

@@ -130,7 +130,7 @@ async def resume_session(
     """A session that was stopped, from where its log ends to its end.
 
     A session that its Planner finished is not opened again without a message: its state is returned as it is. What is
-    gone of its repositories is made again from the log; `address` is its repository's with credentials, if it has one.
+    gone of its repositories is made again from the log; `address` is its repository's with a login, where it needs one.
     """
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:

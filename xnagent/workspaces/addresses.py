@@ -1,11 +1,13 @@
 """Repositories on other machines, as people name them: `https://…`, `ssh://…`, `git@host:path`, `git://…`, `file://…`.
 
-What is recorded, printed or handed to git is `Address.text`, which never holds a password.
+A login may stand in an https or http address as `user:password@`, or better as the name of an environment variable:
+`${GIT_LOGIN}@` or `user:${GIT_LOGIN_ACME}@`. Only a name is ever recorded or printed, and git is told neither.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
@@ -15,6 +17,8 @@ from xnagent.errors import UsageError
 
 SCHEMES: Final = ("https", "http", "ssh", "git", "file")
 """Git can speak more; `ext` would run a command."""
+REFERENCE: Final = re.compile(r"\$\{(GIT_LOGIN[A-Z0-9_]*)\}")
+"""The name of a variable in place of a login; no others, so that nobody else's address can ask for your other keys."""
 SSH_LIKE: Final = re.compile(r"(?P<user>[^/\s@:]+)@(?P<host>\[[0-9A-Fa-f:.]+\]|[^/\s:@\[\]]+):(?P<path>(?!//)\S+)")
 HASH_DIGITS: Final = 24
 
@@ -27,24 +31,40 @@ _USERINFO: Final = re.compile(r"(?<=://)[^/?#]*@")
 class Address:
     """Where a repository can be fetched from."""
 
-    text: str
-    """Without credentials, in one spelling: what may be seen, and what git is told."""
+    url: str
+    """In one spelling, without a login: what git is told, and what errors say."""
     scheme: str
-    username: str | None = field(default=None, repr=False)
-    """With https and http; None: whatever `~/.netrc` knows."""
-    password: str | None = field(default=None, repr=False)
+    login: str = field(default="", repr=False)
+    """As it was given, with https and http; "": whatever `~/.netrc` knows."""
+
+    @property
+    def text(self) -> str:
+        """What is recorded: the login only if its secret is the name of a variable."""
+        if not REFERENCE.fullmatch(self.login.rpartition(":")[2]):
+            return self.url
+        scheme, _, rest = self.url.partition("://")
+        return f"{scheme}://{self.login}@{rest}"
 
     @property
     def name(self) -> str:
-        """Of its mirror's folder: a hash of the text."""
-        return sha256(self.text.encode("utf-8", "surrogateescape")).hexdigest()[:HASH_DIGITS]
+        """Of its mirror's folder: a hash of the URL."""
+        return sha256(self.url.encode("utf-8", "surrogateescape")).hexdigest()[:HASH_DIGITS]
 
-    def masked(self, text: str) -> str:
-        """The text without this address's credentials."""
-        for secret in (self.password, self.username):
-            if secret and self.scheme in {"https", "http"}:
-                text = text.replace(secret, "***")
-        return text
+    def credentials(self, environ: Mapping[str, str]) -> tuple[str, str] | None:
+        """User and password. Raises UsageError if a variable is not set."""
+        if not self.login:
+            return None
+        parts = [self._value(part, environ) for part in self.login.split(":", 1)]
+        user, _, password = ":".join(parts).partition(":") if len(parts) == 1 else (parts[0], ":", parts[1])
+        return user, password
+
+    def _value(self, part: str, environ: Mapping[str, str]) -> str:
+        found = REFERENCE.fullmatch(part)
+        if found is None:
+            return unquote(part)
+        if not environ.get(found[1]):
+            raise UsageError(f"LOGIN_MISSING: {found[1]} is not set; {self.url} needs it")
+        return environ[found[1]]
 
 
 def is_address(text: str) -> bool:
@@ -85,27 +105,28 @@ def _remote(parts: SplitResult, text: str, *, scheme: str, place: str) -> Addres
     if scheme in {"https", "http"}:
         if parts.query or parts.fragment:
             raise _refused(text, "a query has no place in a repository's address")
-        username = None if parts.username is None else unquote(parts.username)
-        password = None if username is None else unquote(parts.password or "")
-        return Address(text=f"{scheme}://{place}{path}", scheme=scheme, username=username, password=password)
+        login = parts.netloc.rpartition("@")[0]
+        if "${" in REFERENCE.sub("", login):
+            raise _refused(text, "a variable for a login has a name that begins with GIT_LOGIN")
+        return Address(url=f"{scheme}://{place}{path}", scheme=scheme, login=login)
     if parts.password is not None or (scheme == "git" and parts.username is not None):
         raise _refused(text, f"{scheme} takes no password from an address; use a key or an agent")
     user = f"{parts.username}@" if parts.username else ""
     if user.startswith("-"):
         raise _refused(text, "a user's name does not begin with a dash")
-    return Address(text=f"{scheme}://{user}{place}{path}", scheme=scheme)
+    return Address(url=f"{scheme}://{user}{place}{path}", scheme=scheme)
 
 
 def _ssh_like(found: re.Match[str], text: str) -> Address:
     if text.startswith("-") or found["host"].startswith("-"):
         raise _refused(text, "a user's or host's name does not begin with a dash")
-    return Address(text=text.rstrip("/"), scheme="ssh")
+    return Address(url=text.rstrip("/"), scheme="ssh")
 
 
 def _file(parts: SplitResult, text: str) -> Address:
     if parts.netloc not in {"", "localhost"} or not parts.path.strip("/"):
         raise _refused(text, "write file:///path/to/repository")
-    return Address(text=f"file://{text.split('://', 1)[1].removeprefix('localhost').rstrip('/')}", scheme="file")
+    return Address(url=f"file://{text.split('://', 1)[1].removeprefix('localhost').rstrip('/')}", scheme="file")
 
 
 def _refused(text: str, why: str) -> UsageError:

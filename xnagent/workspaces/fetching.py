@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 from xnagent.errors import UsageError, WorkspaceError, XnagentError
-from xnagent.workspaces.addresses import Address
 from xnagent.workspaces.git import Answer
 
 _HOST: Final = re.compile(
@@ -28,17 +27,16 @@ _PROTOCOL: Final = re.compile(r"transport '[^']*' not allowed|protocol .* not su
 _LINES: Final = re.compile(r"^(fatal|error|ERROR|ssh|remote|Host key|[^ ]+: Permission denied)\b.*", re.MULTILINE)
 
 
-def explain(answer: Answer, address: Address) -> XnagentError:
+def explain(answer: Answer, where: str, *, scheme: str) -> XnagentError:
     """The error to raise. UsageError where trying again is of no use, else WorkspaceError."""
-    said, where = address.masked(_said(answer)), address.text
+    said = _said(answer)
     if _PROTOCOL.search(answer.errors):
         return UsageError(f"ADDRESS_REFUSED: {where}: {said}")
     if _HOST.search(answer.errors):
         return UsageError(f"HOST_UNKNOWN: {where}: {said}; check the name, and that this machine reaches it")
     if _ACCESS.search(answer.errors):
-        how = {"ssh": "add a key to the agent and the host to known_hosts"}.get(
-            address.scheme, "give a login in the address or in ~/.netrc"
-        )
+        login = "write ${GIT_LOGIN}@ before the host and set that variable, or use ~/.netrc"
+        how = "add a key to the agent and the host to known_hosts" if scheme == "ssh" else login
         return UsageError(f"ACCESS_DENIED: {where}: {said}; {how}. It may also not exist")
     if _REPOSITORY.search(answer.errors):
         return UsageError(f"REPOSITORY_UNKNOWN: {where}: {said}; check the address")

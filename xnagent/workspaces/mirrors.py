@@ -112,13 +112,13 @@ class Mirrors:
         return self._folder / f"{address.name}.git"
 
     async def _refresh(self, git: Git, address: Address, *, with_head: bool) -> None:
-        if self._fetched.get(address.text) is None or (with_head and not self._fetched[address.text]):
+        if self._fetched.get(address.url) is None or (with_head and not self._fetched[address.url]):
             answer = await self._fetch(git, address, refs=(*([f"+HEAD:{HEAD}"] if with_head else []), _HEADS, _TAGS))
             if answer.code and _NOT_THERE.search(answer.errors):
                 raise _unknown(address, None)
             if answer.code:
-                raise explain(answer, address)
-            self._fetched[address.text] = with_head
+                raise explain(answer, address.url, scheme=address.scheme)
+            self._fetched[address.url] = with_head
 
     async def _fetch_commit(self, git: Git, address: Address, *, commit: str) -> str | None:
         """A commit that no branch leads to, if the other side hands it out."""
@@ -126,7 +126,7 @@ class Mirrors:
         if answer.code and _NOT_THERE.search(answer.errors):
             return None
         if answer.code:
-            raise explain(answer, address)
+            raise explain(answer, address.url, scheme=address.scheme)
         return await _known(git, commit)
 
     async def _fetch(self, git: Git, address: Address, *, refs: tuple[str, ...]) -> Answer:
@@ -135,9 +135,9 @@ class Mirrors:
         settings, more = _access(address, self._environ)
         reaching = replace(git, settings=settings, more=more, limit_seconds=self._limit_seconds)
         try:
-            return await reaching.run("fetch", *options, *prune, "--", address.text, *refs, accepted=range(256))
+            return await reaching.run("fetch", *options, *prune, "--", address.url, *refs, accepted=range(256))
         except WorkspaceError as error:
-            raise WorkspaceError(address.masked(f"FETCH_FAILED: {address.text}: {error}; try again later")) from error
+            raise WorkspaceError(f"FETCH_FAILED: {address.url}: {error}; try again later") from error
 
     @asynccontextmanager
     async def _held(self, address: Address) -> AsyncIterator[Git]:
@@ -161,7 +161,7 @@ async def _lock(descriptor: int, address: Address, *, limit_seconds: float) -> N
             await _taken(descriptor)
     except TimeoutError as error:
         raise WorkspaceError(
-            f"MIRROR_BUSY: {address.text} is being fetched by another process for very long; end that, or try later"
+            f"MIRROR_BUSY: {address.url} is being fetched by another process for very long; end that, or try later"
         ) from error
 
 
@@ -179,7 +179,7 @@ async def _taken(descriptor: int) -> None:
 async def _make(git: Git, address: Address, *, final: Path) -> None:
     async with making(final) as folder:
         await Git(environ=git.environ).run("init", "--quiet", "--bare", "--template=", str(folder))
-        (folder / MIRROR_MARK).write_text(address.text + "\n", "utf-8", errors="surrogateescape")
+        (folder / MIRROR_MARK).write_text(address.url + "\n", "utf-8", errors="surrogateescape")
 
 
 def _access(address: Address, environ: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -187,10 +187,11 @@ def _access(address: Address, environ: Mapping[str, str]) -> tuple[tuple[str, ..
     settings = (*_CAREFUL, f"protocol.{address.scheme}.allow=always")
     kept = {name: environ[name] for name in PASSED_ON if name in environ}
     more = {**kept, "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GIT_SSH_COMMAND": _SSH}
-    if address.username is None:
+    login = address.credentials(environ)
+    if login is None:
         return settings, more
-    credentials = {"XNAGENT_USER": address.username, "XNAGENT_PASS": address.password or ""}
-    return (*settings, f"credential.{address.text}.helper={_HELPER}"), {**more, **credentials}
+    given = {"XNAGENT_USER": login[0], "XNAGENT_PASS": login[1]}
+    return (*settings, f"credential.{address.url}.helper={_HELPER}"), {**more, **given}
 
 
 async def _known(git: Git, name: str) -> str | None:
@@ -217,5 +218,5 @@ async def _found(git: Git, name: str | None) -> str | None:
 
 def _unknown(address: Address, name: str | None) -> UsageError:
     if name is None:
-        return UsageError(f"COMMIT_UNKNOWN: {address.text} has no default branch with a commit; name one with commit")
-    return UsageError(f"COMMIT_UNKNOWN: {address.text} has no commit, tag or branch {name!r}; name another")
+        return UsageError(f"COMMIT_UNKNOWN: {address.url} has no default branch with a commit; name one with commit")
+    return UsageError(f"COMMIT_UNKNOWN: {address.url} has no commit, tag or branch {name!r}; name another")
