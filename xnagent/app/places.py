@@ -14,7 +14,7 @@ from xnagent.core.state import SessionState
 from xnagent.core.tree_events import Snapshot
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Artifacts, Patched
-from xnagent.workspaces.addresses import Address, is_address, parse_address
+from xnagent.workspaces.addresses import is_address, parse_address
 from xnagent.workspaces.mirrors import Mirrors
 from xnagent.workspaces.repositories import SessionWorkspaces
 from xnagent.workspaces.restoring import Recorded, RecordedMerge
@@ -65,16 +65,11 @@ def mirrors_of(host: Host) -> Mirrors:
     return Mirrors(host.home / "mirrors", environ=host.environ)
 
 
-async def repository_of(host: Host, started: SessionStarted, *, address: Address | None) -> Path:
-    """The folder that a session's repository is in; fetched where it came by its address and its base is not here.
-
-    `address` is the same one with a login: the log has none, but the name of a variable.
-    """
+async def repository_of(host: Host, started: SessionStarted) -> Path:
+    """The folder that a session's repository is in; fetched where it came by its address and its base is not here."""
     if not is_address(started.repository):
         return Path(started.repository)
-    known = parse_address(started.repository)
-    chosen = address if address is not None and address.url == known.url else known
-    return (await mirrors_of(host).pin(chosen, started.base)).folder
+    return (await mirrors_of(host).pin(parse_address(started.repository), started.base)).folder
 
 
 def is_saving(settings: Settings, *, may_travel: bool) -> bool:

@@ -119,18 +119,12 @@ def _started(spec: SessionSpec, base: Base, *, store: SessionStore) -> SessionSt
 
 
 async def resume_session(
-    host: Host,
-    session: SessionId,
-    *,
-    settings: Settings,
-    message: str | None,
-    stop: Stop,
-    address: Address | None = None,
+    host: Host, session: SessionId, *, settings: Settings, message: str | None, stop: Stop
 ) -> SessionState:
     """A session that was stopped, from where its log ends to its end.
 
     A session that its Planner finished is not opened again without a message: its state is returned as it is. What is
-    gone of its repositories is made again from the log; `address` is its repository's with a login, where it needs one.
+    gone of its repositories is made again from the log, and fetched where it came by its address.
     """
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:
@@ -141,7 +135,7 @@ async def resume_session(
             await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
-        repository = await repository_of(host, state.started, address=address)
+        repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
         events: list[Event] = [SessionResumed(epoch=store.epoch, settings=settings.model_dump_json())]
