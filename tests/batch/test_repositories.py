@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.batch.test_dispatch import batch, results, write_jobs
@@ -13,9 +14,10 @@ from tests.e2e.command import wait_until
 from tests.workspaces.serving import LOGIN, over_http
 from xnagent.app.host import Host
 from xnagent.app.replay import replay_session
+from xnagent.app.running import Stop
 from xnagent.batch.repositories import Repositories, named_repository
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved
-from xnagent.errors import UsageError
+from xnagent.errors import UsageError, WorkspaceError
 from xnagent.store.reading import read_events
 from xnagent.store.sessions import session_path
 from xnagent.testing.choice import RequestView
@@ -140,10 +142,10 @@ def test_b002_a_job_goes_on_at_another_machine(shell: Shell, upstream: Path, tmp
 async def test_what_moves_means_the_same_for_all_jobs_of_a_batch(upstream: Path, tmp_path: Path):
     host = Host(home=tmp_path / "home", environ={"PATH": os.environ["PATH"]})
     repositories = Repositories(host)
-    first = await repositories.place(f"file://{upstream}", "main")
+    first = await repositories.place(f"file://{upstream}", "main", stop=Stop())
     shutil.rmtree(upstream)
-    assert await repositories.place(f"file://{upstream}", "main") == first
-    assert await Repositories(host).place(f"file://{upstream}", first.commit) == first
+    assert await repositories.place(f"file://{upstream}", "main", stop=Stop()) == first
+    assert await Repositories(host).place(f"file://{upstream}", first.commit, stop=Stop()) == first
 
 
 @pytest.mark.parametrize("given", ["https://u:p@example.invalid/a", "https://${GIT_LOGIN}:p@example.invalid/a"])
@@ -157,3 +159,30 @@ def test_a_relative_folder_is_below_the_batch_s():
     assert named_repository("sub", where="", base=Path("/x")) == "/x/sub"
     assert named_repository(None, where="", base=Path("/x")) == "/x"
     assert named_repository("https://me@example.invalid/a", where="", base=Path("/x")) == "https://example.invalid/a"
+
+
+async def test_a_fetch_ends_when_the_batch_is_to_stop(tmp_path: Path):
+    """The other side takes the call and says nothing."""
+    repositories = Repositories(Host(home=tmp_path, environ={"PATH": os.environ["PATH"]}))
+    stop, called = Stop(), anyio.Event()
+
+    async def never(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            called.set()
+            await anyio.sleep_forever()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, never)
+
+        async def ask() -> None:
+            await called.wait()
+            stop.request("SIGINT")
+
+        group.start_soon(ask)
+        assert await repositories.place(f"git://127.0.0.1:{port}/a.git", None, stop=stop) is None
+        group.cancel_scope.cancel()
+    for given, error in (("git://127.0.0.1:1/a.git", WorkspaceError), (str(tmp_path / "none"), UsageError)):
+        with pytest.raises(error):
+            await repositories.place(given, None, stop=Stop())

@@ -155,7 +155,9 @@ class Batch:
         known = await anyio.to_thread.run_sync(_state_or_none, path)
         if known is None or known.started is None:
             await anyio.to_thread.run_sync(_clear, path, self.host.work_folder(session))
-            placed = await self.repositories.place(job.repository, job.commit)
+            placed = await self.repositories.place(job.repository, job.commit, stop=stop)
+            if placed is None:
+                return SessionState()
             spec = SessionSpec(
                 objective=job.objective,
                 repository=placed.folder,

@@ -9,7 +9,9 @@ import anyio
 
 from xnagent.app.host import Host
 from xnagent.app.places import mirrors_of
-from xnagent.errors import UsageError
+from xnagent.app.running import Stop
+from xnagent.batch.failure import Caught
+from xnagent.errors import UsageError, XnagentError
 from xnagent.workspaces.addresses import Address, is_address, parse_address, shown_address
 
 
@@ -29,18 +31,34 @@ class Repositories:
     def __init__(self, host: Host) -> None:
         self._mirrors = mirrors_of(host)
 
-    async def place(self, repository: str, commit: str | None) -> Placed:
+    async def place(self, repository: str, commit: str | None, *, stop: Stop) -> Placed | None:
         """The folder for a session, and its commit: pinned to a whole id where the repository is fetched.
 
-        Raises UsageError where somebody has to change something, else WorkspaceError.
+        None: asked to stop before it was there. Raises UsageError where somebody has to change something, else
+        WorkspaceError.
         """
         if is_address(repository):
-            address = parse_address(repository)
-            pinned = await self._mirrors.pin(address, commit)
-            return Placed(folder=pinned.folder, commit=pinned.commit, address=address)
+            return await self._fetched(parse_address(repository), commit, stop=stop)
         if not await anyio.Path(repository).is_dir():
             raise UsageError(f"NO_FOLDER: {repository}: there is no such folder; name the repository with repo")
         return Placed(folder=Path(repository), commit=commit, address=None)
+
+    async def _fetched(self, address: Address, commit: str | None, *, stop: Stop) -> Placed | None:
+        placed: Placed | None = None
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                await stop.soft.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            with Caught(XnagentError) as caught:
+                pinned = await self._mirrors.pin(address, commit)
+                placed = Placed(folder=pinned.folder, commit=pinned.commit, address=address)
+            group.cancel_scope.cancel()
+        if caught.error is not None:
+            raise caught.error
+        return placed
 
 
 def named_repository(given: str | None, *, where: str, base: Path) -> str:
