@@ -43,7 +43,16 @@ class Recorded:
 
 async def has_commit(git: Git, commit: str) -> bool:
     """Whether the commit and its tree can be read."""
-    return not (await git.run("cat-file", "-e", f"{commit}^{{tree}}", accepted=(0, 1, 128))).code
+    return await tree_of(git, commit) is not None
+
+
+async def tree_of(git: Git, commit: str) -> str | None:
+    """The tree of a commit that is here with it; None for another."""
+    name = f"{commit}^{{tree}}"
+    found = await git.run("rev-parse", "--verify", "--quiet", "--end-of-options", name, accepted=(0, 1, 128))
+    tree = found.output.decode().strip()
+    is_here = bool(tree) and not (await git.run("cat-file", "-e", tree, accepted=(0, 1, 128))).code
+    return tree if is_here and not found.code else None
 
 
 async def restore_integration(git: Git, recorded: Recorded, *, repository: Path) -> None:

@@ -21,7 +21,7 @@ from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.folders import Tree, require_name
 from xnagent.workspaces.git import Git
 from xnagent.workspaces.integration import Planted, plant, require_commit, with_tree
-from xnagent.workspaces.restoring import Recorded, has_commit, patched, restore_integration, run_commit
+from xnagent.workspaces.restoring import Recorded, has_commit, patched, restore_integration, run_commit, tree_of
 from xnagent.workspaces.spool import spool_at
 from xnagent.workspaces.staging import stage_all, unblock
 
@@ -56,9 +56,12 @@ class RunTrees:
         await anyio.to_thread.run_sync(_ready, planted)
         git = with_tree(self._git, root, index=planted.saving)
         await stage_all(git)
-        commit = await run_commit(self._git, await git.text("write-tree"), run=run, base=base)
-        if since is None or not await has_commit(self._git, since):
-            since = base
+        tree = await git.text("write-tree")
+        known = None if since is None else await tree_of(self._git, since)
+        if since is not None and tree == known:
+            return TreeSave(commit=since, since=since, patch=b"")
+        since = base if since is None or known is None else since
+        commit = await run_commit(self._git, tree, run=run, base=base)
         patch = await patch_between(self._git, base=since, commit=commit, limit_bytes=self._limit_bytes)
         if patch is None:
             raise WorkspaceError(f"the changes of {run} are larger than {self._limit_bytes} bytes and were not saved")
