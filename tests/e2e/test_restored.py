@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bench import Bench, call, delegate, finish, git, plan, reply, submit, task
+from tests.e2e.bench import Bench, call, delegate, finish, git, plan, reply, rewrite, submit, task
 from tests.e2e.command import begin, finished, kill, resume_line, run_line, session_of, wait_until
 from tests.e2e.test_crash import truncate
 from xnagent.core.events import PatchMerged, RunLaunched, RunSubmitted, SessionStarted
@@ -235,3 +235,29 @@ async def test_a_handed_in_tree_that_is_gone_is_not_taken_for_an_unchanged_one(t
     assert resumed.run("r1").status == "failed"
     assert "folder was lost" in resumed.run("r1").reason
     assert resumed.of(PatchMerged) == []
+
+
+async def test_a_tree_that_is_too_large_to_be_saved_stops_nobody(bench: Bench):
+    """Its steps stay unsaved, so that after a crash the Worker is told of them."""
+    with ScriptedServer(brain=Model()) as server:
+        ended = await bench.run(server, workspace__save="always", workspace__save_bytes=1)
+    assert (ended.outcome, ended.of(RunTreeSaved)) == ("completed", [])
+
+
+async def test_a_saved_patch_that_is_not_in_the_log_counts_as_lost(bench: Bench):
+    """The last save of a run under way is damaged: the run begins from its base again and is told so."""
+    with ScriptedServer(brain=Model()) as server:
+        ended = await bench.run(server, workspace__save="always")
+        saved = [one.seq for one in ended.events if isinstance(one.event, RunTreeSaved) and one.event.run == "r2"]
+        ticket = str(next(e.patch for e in ended.of(RunTreeSaved) if e.run == "r2"))
+    truncate(bench.path, saved[1])
+    rewrite(bench.path, "run_tree_saved", ticket, "artifact:" + "0" * 16, number=1)
+    shutil.rmtree(bench.work())
+    git("checkout", "-q", "-f", "main", folder=bench.repository)
+    git("clean", "-qfd", folder=bench.repository)
+    with ScriptedServer(brain=Model()) as server:
+        resumed = await bench.resume(server)
+    (restored,) = resumed.of(RunTreeRestored)
+    assert (restored.commit, restored.lost) == (resumed.run("r2").base, (1, 2))
+    assert MISSING in resumed.told("r2", "message")[0]
+    assert resumed.outcome == "completed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,8 @@ async def write_bundle(git: Git, *, head: str, session: SessionId, folder: Path)
     except OSError as error:
         raise WorkspaceError(f"{final}: {error.strerror}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return final
 
 
