@@ -138,9 +138,7 @@ def crashed(bench: Bench, *, hang: int, save: str) -> Iterator[ScriptedServer]:
         yield server
 
 
-@pytest.mark.parametrize(
-    ("prepare", "save"), [(with_user_work, "always"), (plain, "always"), (plain, "auto"), (nothing, "auto")]
-)
+@pytest.mark.parametrize(("prepare", "save"), [(with_user_work, "always"), (plain, "always"), (nothing, "auto")])
 def test_b002_a_deleted_work_folder_is_made_again(
     tmp_path: Path, undisturbed: Any, prepare: Callable[[Bench], None], save: str
 ):

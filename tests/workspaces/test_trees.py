@@ -69,7 +69,7 @@ def seen(root: Path):
 
 
 @given(begin=st.dictionaries(st.sampled_from(NAMES), contents), changes=steps)
-@settings(max_examples=8, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 def test_b002_what_is_saved_step_by_step_is_the_same_again(begin, changes):
     with tempfile.TemporaryDirectory() as name:
         anyio.run(scenario, Path(name).resolve(), begin, changes)
