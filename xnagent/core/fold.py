@@ -228,7 +228,7 @@ def _with_merge(state: SessionState, event: ev.PatchMerged) -> SessionState:
         return state
     message = event.message or merge_message(run.task, "" if task is None else task.title, run=run.run)
     merge = Merge(run=run.run, base=run.base, patch=run.patch, message=message, commit=event.commit)
-    return replace(state, merges=(*state.merges, merge))
+    return evolve(state, merges=(*state.merges, merge))
 
 
 def _run_settled(state: SessionState, event: ev.RunSettled) -> SessionState:
