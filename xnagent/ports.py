@@ -226,11 +226,24 @@ class Workspace(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """A commit as what it adds to another: enough to make it again elsewhere, with the same id."""
+
+    parent: str | None
+    """None: it is the first."""
+    seconds: str
+    """Its date, since 1970."""
+    patch: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
     """Where a session begins."""
 
     commit: str
     is_shadow: bool
+    snapshot: Patched | None = None
+    """How to make it again, if it is no commit of the user's and not too large to be kept."""
     notes: tuple[str, ...] = ()
     """What a person should know, such as paths that were left out."""
 
@@ -313,6 +326,40 @@ class Workspaces(Protocol):
 
     async def read(self, commit: str, path: str) -> bytes | None:
         """A file as it is in a commit; None if it is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSave:
+    """A run's tree as it is now."""
+
+    commit: str
+    """Its parent is the run's base."""
+    since: str
+    """What the patch is against: an earlier save, or the run's base."""
+    patch: bytes
+    """Empty: nothing differs."""
+
+
+class Trees(Protocol):
+    """The trees of runs, kept in the log and made again from it."""
+
+    async def holds(self, run: RunId, base: str) -> bool:
+        """Whether the run's tree is there, begun from that commit."""
+
+    async def save(self, run: RunId, base: str, *, since: str | None) -> TreeSave:
+        """The run's tree, against an earlier save if that is still known. Runs nothing that the tree could configure.
+
+        WorkspaceError where it cannot be read or is too large.
+        """
+
+    async def rebuild(self, run: RunId, base: str, *, patches: Sequence[bytes]) -> str:
+        """The commit that the patches, one after another, make of the base. WorkspaceError if they do not apply."""
+
+    async def restore(self, run: RunId, base: str, *, commit: str, spools: Sequence[str]) -> Workspace:
+        """Make the run's repository again at its base, with the tree of the commit.
+
+        Commands of these spools count as begun and not ended.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,8 +39,8 @@ def test_a_job_needs_only_an_objective(tmp_path: Path):
     )
     assert first.job.startswith("j-")
     assert len(first.job) == 14
-    assert (first.repository, first.settings) == (tmp_path, SETTINGS)
-    assert (second.job, second.repository) == ("two", tmp_path / "sub")
+    assert (first.repository, first.settings) == (str(tmp_path), SETTINGS)
+    assert (second.job, second.repository) == ("two", str(tmp_path / "sub"))
     assert (second.settings.limits.usd, second.settings.checks) == (2.0, ("true", "x"))
     assert second.settings.worker.model.name == "scripted"
     assert jobs_of(tmp_path, '{"objective":"a"}')[0].job == first.job
@@ -67,8 +67,9 @@ def test_a_job_needs_only_an_objective(tmp_path: Path):
         ({"objective": "a", "limits": {"usd": "x"}}, '"limits.usd"'),
         ({"objective": "a", "model": "nobody"}, "nobody"),
         ({"objective": "a", "model": "gpt-5"}, "OPENAI_API_KEY"),
-        ({"objective": "a", "repo": "https://example.invalid/x.git"}, "not available yet"),
-        ({"objective": "a", "repo": "git@example.invalid:x.git"}, "not available yet"),
+        ({"objective": "a", "repo": "ext::sh -c id"}, "ADDRESS_REFUSED"),
+        ({"objective": "a", "repo": "https://example.invalid/x.git?token=1"}, "ADDRESS_REFUSED"),
+        ({"objective": "a", "repo": "https://me:secret@example.invalid/x.git"}, "GIT_LOGIN"),
         ({"objective": "a", "commit": 5}, "must be a text"),
         ({"objective": "a", "id": "good"}, "JOB_TWICE"),
     ],

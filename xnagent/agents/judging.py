@@ -15,6 +15,7 @@ from xnagent.agents.verifier import Verifier, failed_checks
 from xnagent.core.board import Run
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
 from xnagent.core.ids import RunId
+from xnagent.core.trees import merge_message
 from xnagent.ports import Conflict, Log, Taken, Workspace, Workspaces
 
 WORD: Final = re.compile(r"[^\s'\"`=:;,|&()<>]+")
@@ -58,7 +59,7 @@ class Judge:
             return [RunSettled(run=run.run, status="completed")]
         head = self.log.state.board.session.get("integration_head", run.base or "")
         title = self.log.state.board.tasks[run.task].title
-        message = f"{run.task}: {title}\n\nxnagent run {run.run}"
+        message = merge_message(run.task, title, run=run.run)
         merged = await self.workspaces.merge(head=head, base=run.base or "", commit=taken.commit, message=message)
         if isinstance(merged, Conflict):
             reason = f"merge conflict: the integrated result changed the same places meanwhile. {merged.detail}".strip()
@@ -68,7 +69,8 @@ class Judge:
             if reason:
                 return [RunSettled(run=run.run, status="failed", reason=reason)]
         await self.workspaces.advance(merged.commit)
-        return [PatchMerged(run=run.run, commit=merged.commit), RunSettled(run=run.run, status="completed")]
+        done = PatchMerged(run=run.run, commit=merged.commit, message=message)
+        return [done, RunSettled(run=run.run, status="completed")]
 
     async def _verify_merge(self, run: Run, commit: str) -> str:
         name = f"merge-{run.run}"

@@ -9,10 +9,12 @@ from xnagent.core.board import Fact, Run, Task
 from xnagent.core.ids import PLANNER, RunId, agent_of
 from xnagent.core.items import UserText
 from xnagent.core.spine_events import SpineExtended
-from xnagent.core.state import SessionState, spine_of, work_of
+from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
 from xnagent.core.text import clip
+from xnagent.core.tree_events import RunTreeRestored
 
 BRIEF_FACTS: Final = 60
+LOST_FILES: Final = 20
 REASON_CHARACTERS: Final = 3_000
 
 SUBMIT_NUDGE: Final = """\
@@ -21,6 +23,10 @@ You answered without calling a tool. If the task is done, call `submit` with sta
 hand-in as it is."""
 
 MISSED: Final = "New since your last answer (the checkpoint's state contains it already):"
+
+RESTORED: Final = """\
+Your working tree was made again from the log, because this session went on without its old folder. Files that git
+ignores (build outputs, installed packages) and commits of your own are not in it."""
 
 LAST_STEP: Final = "This is your last step in this run: hand in now with `submit`; say honestly how far you came."
 
@@ -61,12 +67,24 @@ def missed_message(state: SessionState) -> SpineExtended | None:
 
 
 def inbox_message(state: SessionState, *, run: RunId) -> SpineExtended | None:
-    """The Planner's messages that the Worker has not seen; None if there are none."""
-    letters = work_of(state, agent_of(run)).inbox
-    if not letters:
-        return None
-    text = "\n\n".join(f"From the Planner:\n{letter}" for letter in letters)
-    return SpineExtended(agent=agent_of(run), kind="message", items=(UserText(text=text, origin="task"),))
+    """What the Worker has not seen, None if there is nothing: the Planner's messages, that its tree was made again."""
+    work = work_of(state, agent_of(run))
+    letters = "\n\n".join(f"From the Planner:\n{letter}" for letter in work.inbox)
+    items = [UserText(text=letters, origin="task")] if letters else []
+    if work.tree.restored is not None:
+        items.append(UserText(text=restored_text(work, work.tree.restored), origin="harness"))
+    return SpineExtended(agent=agent_of(run), kind="message", items=tuple(items)) if items else None
+
+
+def restored_text(work: WorkLog, restored: RunTreeRestored) -> str:
+    """What a Worker is told whose tree was made again from the log."""
+    if not restored.lost:
+        return RESTORED + " All other changes of yours are there."
+    first, last = restored.lost[0], restored.lost[-1]
+    steps = f"your step {first}" if first == last else f"your steps {first} to {last}"
+    paths = sorted(path for path, step in work.files_changed.items() if step in restored.lost)
+    files = f" ({', '.join(paths[:LOST_FILES])})" if paths else ""
+    return RESTORED + f" What you changed in {steps}{files} may be missing: look, and do again what is needed."
 
 
 def harness_message(run: RunId, text: str) -> SpineExtended:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
 from xnagent.agents.judging import Judge
+from xnagent.agents.keeping import Keeper
 from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
 from xnagent.agents.room import append_news, make_room
 from xnagent.agents.step import close_calls, do_calls, step
@@ -18,9 +19,12 @@ from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubm
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
 from xnagent.core.spine import Spine
-from xnagent.core.state import spine_of, work_of
+from xnagent.core.state import SessionState, spine_of, work_of
 from xnagent.errors import ModelError, UsageError, WorkspaceError
-from xnagent.ports import Workspace, Workspaces
+from xnagent.ports import Workspace
+
+SAVING_SECONDS: Final = 10.0
+"""For a last save when the session is stopped."""
 
 
 class Seats(Succession, Protocol):
@@ -36,7 +40,7 @@ class WorkerAgent:
 
     desk: Desk
     seats: Seats
-    workspaces: Workspaces
+    keeper: Keeper
     judge: Judge
 
     async def drive(self, run: RunId) -> None:
@@ -57,10 +61,13 @@ class WorkerAgent:
 
     async def _drive(self, run: RunId) -> None:
         workspace = await self._launch(run)
+        if self._is_handed_in(run) and has_lost_work(self.desk.log.state, run):
+            raise WorkspaceError("its folder was lost after the hand-in; delegate the task again")
         if not self._is_handed_in(run):
             seat = await self.seats.worker(run, workspace)
             while not self._is_handed_in(run):
                 await self._step(run, seat)
+                await self.keeper.save(run)
                 seat = await self.seats.in_force(seat)
         await self._close(run, code="CLOSED")
         await self._judge(run, workspace)
@@ -72,7 +79,7 @@ class WorkerAgent:
         log = self.desk.log
         known = log.state.board.runs[run]
         base = known.base or log.state.board.session.get("integration_head", "")
-        workspace = await self.workspaces.open_run(run, base)
+        workspace = await self.keeper.open(run, base)
         if known.status != "submitted":
             await log.append(RunLaunched(run=run, base=base))
         if not spine_of(log.state, agent_of(run)).items:
@@ -140,6 +147,8 @@ class WorkerAgent:
             why = reason if reason is not None else "the Planner finished while it ran"
             await self.desk.log.append(RunSettled(run=run, status="cancelled", reason=why))
             return
+        with anyio.move_on_after(SAVING_SECONDS):
+            await self.keeper.save(run)
         await self.desk.log.append(RunInterrupted(run=run, reason="the session was stopped"))
 
     async def settle_queued(self, run: RunId) -> None:
@@ -154,10 +163,16 @@ class WorkerAgent:
 async def end_commands(agent: WorkerAgent, run: RunId) -> None:
     """Stop what a killed process left running for the run: its commands and checks."""
     state = agent.desk.log.state
-    tree = await agent.workspaces.open_run(run, state.board.runs[run].base or "")
+    tree = await agent.keeper.workspaces.open_run(run, state.board.runs[run].base or "")
     spools = [tool.spool for (owner, _), tool in state.started_tools.items() if owner == agent_of(run)]
     for spool in [*filter(None, spools), *check_spools(state.board.runs[run].checks)]:
         await agent.judge.verifier.shell.recover(tree, spool)
+
+
+def has_lost_work(state: SessionState, run: RunId) -> bool:
+    """Whether the tree was made again without something that the run had changed."""
+    restored = work_of(state, agent_of(run)).tree.restored
+    return restored is not None and bool(restored.lost)
 
 
 def unanswered_text(spine: Spine) -> str | None:

@@ -17,11 +17,13 @@ from xnagent import __version__
 from xnagent.agents.closing import Closing
 from xnagent.agents.desk import Desk
 from xnagent.agents.judging import Judge
+from xnagent.agents.keeping import Keeper
 from xnagent.agents.planner import PlannerAgent
 from xnagent.agents.verifier import Verifier
 from xnagent.agents.worker import WorkerAgent
 from xnagent.app.crew import Crew, check_models
 from xnagent.app.host import Host
+from xnagent.app.places import Places, is_saving, logged, make_places, repository_of
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.core.events import (
@@ -37,10 +39,10 @@ from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
-from xnagent.ports import Workspaces
+from xnagent.ports import Base, Workspaces
 from xnagent.store.sessions import session_path
 from xnagent.store.sqlite import SessionStore
-from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.addresses import Address, is_address
 from xnagent.workspaces.shell import ProcessShell
 
 CLOSING_SECONDS = 10.0
@@ -56,6 +58,8 @@ class SessionSpec:
     session: SessionId
     commit: str | None = None
     """Begin from this commit instead of the tree as it is."""
+    address: Address | None = None
+    """Where the repository was fetched from; `repository` is its mirror then, and `commit` is needed."""
     ephemeral: bool = False
     """Keep nothing of it."""
 
@@ -84,31 +88,35 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     """
     check_models(host, spec.settings)
     _make_home(host)
-    workspaces = make_workspaces(host, spec.session, repository=spec.repository)
+    places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
     began = host.clock.now()
     try:
-        base = await workspaces.begin(at=began, commit=spec.commit)
+        base = await places.workspaces.begin(at=began, commit=spec.commit)
     except XnagentError:
         shutil.rmtree(host.work_folder(spec.session), ignore_errors=True)
         raise
-    started = SessionStarted(
-        session=spec.session,
-        objective=spec.objective,
-        checks=spec.settings.checks,
-        repository=str(spec.repository.absolute()),
-        base=base.commit,
-        is_shadow=base.is_shadow,
-        settings=spec.settings.model_dump_json(),
-        version=__version__,
-    )
     store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
     try:
-        await store.append(started)
-        return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
+        await store.append(_started(spec, base, store=store))
+        return await _drive(host, store, settings=spec.settings, places=places, stop=stop)
     finally:
         await store.aclose()
         if spec.ephemeral:
             _forget(host, spec.session)
+
+
+def _started(spec: SessionSpec, base: Base, *, store: SessionStore) -> SessionStarted:
+    return SessionStarted(
+        session=spec.session,
+        objective=spec.objective,
+        checks=spec.settings.checks,
+        repository=str(spec.repository.absolute()) if spec.address is None else spec.address.text,
+        base=base.commit,
+        is_shadow=base.is_shadow,
+        settings=spec.settings.model_dump_json(),
+        version=__version__,
+        snapshot=logged(base.snapshot, store),
+    )
 
 
 async def resume_session(
@@ -123,22 +131,21 @@ async def resume_session(
     """A session that was stopped, from where its log ends to its end.
 
     `chosen` are the roles whose model the user names anew: what was given up before may be tried again. A session that
-    its Planner finished is not opened again without a message: its state is returned as it is.
+    its Planner finished is not opened again without a message: its state is returned as it is. What is gone of its
+    repositories is made again from the log, and fetched where it came by its address.
     """
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:
         state = store.state
         if state.started is None or state.started.base is None:
             raise UsageError(f"session {session} never began; run the objective again")
-        workspaces = make_workspaces(host, session, repository=Path(state.started.repository))
-        head = state.board.session.get("integration_head", state.started.base)
         if is_over(state) and message is None:
-            with suppress(WorkspaceError):
-                await workspaces.reset(head)
-            await _tidy(state, workspaces)
+            await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
-        await workspaces.reset(head)
+        repository = await repository_of(host, state.started)
+        places = make_places(host, session, repository=repository, settings=settings)
+        await places.take_up(state, store)
         events: list[Event] = [
             SessionResumed(epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen))
         ]
@@ -146,22 +153,20 @@ async def resume_session(
             number = len(state.board.messages) + 1
             events.append(UserMessageAdded(message=f"m{number}", text=message))
         await store.append(*events)
-        return await _drive(host, store, settings=settings, workspaces=workspaces, stop=stop)
+        return await _drive(host, store, settings=settings, places=places, stop=stop)
     finally:
         await store.aclose()
+
+
+def may_travel(state: SessionState) -> bool:
+    """Whether the session may go on at a machine that has not its folders."""
+    return state.started is not None and is_address(state.started.repository)
 
 
 def is_over(state: SessionState) -> bool:
     """Whether the session was settled by its Planner, so that nothing is left to go on with."""
     ends = {"completed", "failed", "partial", "blocked"}
     return state.settled is not None and state.settled.outcome in ends
-
-
-def make_workspaces(host: Host, session: SessionId, *, repository: Path) -> SessionWorkspaces:
-    """The repositories of a session."""
-    return SessionWorkspaces(
-        repository=repository, folder=host.work_folder(session), session=session, environ=host.environ
-    )
 
 
 def _make_home(host: Host) -> None:
@@ -214,10 +219,10 @@ class Staff:
 
 @asynccontextmanager
 async def staffed(
-    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, earlier_seconds: float
+    host: Host, store: SessionStore, *, settings: Settings, places: Places, earlier_seconds: float
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
-    shell = ProcessShell(environ=host.environ)
+    shell, workspaces = ProcessShell(environ=host.environ), places.workspaces
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell)
     verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(
@@ -239,21 +244,25 @@ async def staffed(
     )
     try:
         planner = PlannerAgent(desk=desk, seat=await crew.planner(), succession=crew)
-        workers = WorkerAgent(desk=desk, seats=crew, workspaces=workspaces, judge=judge)
+        keeper = Keeper(
+            log=store,
+            workspaces=workspaces,
+            trees=places.trees,
+            is_saving=is_saving(settings, may_travel=may_travel(store.state)),
+        )
+        workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
         yield Staff(planner=planner, workers=workers, closing=closing)
     finally:
         with anyio.CancelScope(shield=True):
             await crew.aclose()
 
 
-async def _drive(
-    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, stop: Stop
-) -> SessionState:
+async def _drive(host: Host, store: SessionStore, *, settings: Settings, places: Places, stop: Stop) -> SessionState:
     """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
     ending = Ending()
     with ending:
-        async with staffed(host, store, settings=settings, workspaces=workspaces, earlier_seconds=earlier) as staff:
+        async with staffed(host, store, settings=settings, places=places, earlier_seconds=earlier) as staff:
             orchestrator = Orchestrator(
                 log=store,
                 clock=host.clock,
@@ -268,7 +277,7 @@ async def _drive(
         settled = _unsettled(ending.error, stop)
         seconds = round(earlier + host.clock.monotonic() - began, 3)
         await store.append(replace(settled, duration_seconds=seconds))
-    await _tidy(store.state, workspaces)
+    await _tidy(store.state, places.workspaces)
     return store.state
 
 
@@ -316,6 +325,15 @@ async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, sto
         group.start_soon(watch)
         await orchestrator.run()
         group.cancel_scope.cancel()
+
+
+async def _tidy_left(host: Host, state: SessionState, *, settings: Settings) -> None:
+    """What a process left that was killed after the session's end."""
+    repository = Path(state.started.repository if state.started else "")
+    places = make_places(host, state.session, repository=repository, settings=settings)
+    with suppress(WorkspaceError):
+        await places.workspaces.reset(state.board.session.get("integration_head", ""))
+    await _tidy(state, places.workspaces)
 
 
 async def _tidy(state: SessionState, workspaces: Workspaces) -> None:

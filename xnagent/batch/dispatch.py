@@ -17,6 +17,7 @@ from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
 from xnagent.batch.failure import Caught, failure_record
 from xnagent.batch.jobs import Job
+from xnagent.batch.repositories import Repositories
 from xnagent.batch.results import Results
 from xnagent.core.ids import SessionId
 from xnagent.core.record import SIGNAL_EXIT_CODE, final_record
@@ -85,6 +86,7 @@ class Batch:
     host: Host
     jobs: Sequence[Job]
     results: Results
+    repositories: Repositories
     stop: BatchStop
     news: MemoryObjectSendStream[Record]
     """Gets each result line once it is on the disk, and `{"id", "problem"}` for a job that could not be run now; it
@@ -153,12 +155,16 @@ class Batch:
         known = await anyio.to_thread.run_sync(_state_or_none, path)
         if known is None or known.started is None:
             await anyio.to_thread.run_sync(_clear, path, self.host.work_folder(session))
+            placed = await self.repositories.place(job.repository, job.commit, stop=stop)
+            if placed is None:
+                return SessionState()
             spec = SessionSpec(
                 objective=job.objective,
-                repository=_folder(job.repository),
+                repository=placed.folder,
                 settings=job.settings,
                 session=session,
-                commit=job.commit,
+                commit=placed.commit,
+                address=placed.address,
             )
             return await run_session(self.host, spec, stop=stop)
         if known.settled is not None and known.settled.outcome != "interrupted":
@@ -170,12 +176,6 @@ def session_of(job: Job, seed: str) -> SessionId:
     """The job's session: the same one whenever this batch goes on."""
     digest = sha256(f"{seed}\0{job.job}\0{job.digest}".encode()).hexdigest()
     return SessionId(f"s-{digest[:SESSION_DIGITS]}")
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise UsageError(f"NO_FOLDER: {path}: there is no such folder; name the repository with repo")
-    return path
 
 
 def _state_or_none(path: Path) -> SessionState | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from xnagent.app.crew import check_models
 from xnagent.app.host import Host
+from xnagent.batch.repositories import named_repository
 from xnagent.config import Settings
 from xnagent.config.load import with_settings
 from xnagent.config.sources import Setting, check_names, from_table
@@ -19,7 +19,6 @@ from xnagent.core.text import clean
 from xnagent.errors import UsageError
 
 KEYS: Final = ("id", "repo", "commit", "objective", "checks", "model", "limits")
-URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s]+@[^/\s:]+:")
 ID_DIGITS: Final = 12
 
 
@@ -32,9 +31,10 @@ class Job:
     digest: str
     """Hash of the line."""
     objective: str
-    repository: Path
+    repository: str
+    """An absolute path, or an address without a password."""
     commit: str | None
-    """Where it begins; None: from the folder as it is."""
+    """Where it begins: an id, a tag, a branch; None: from the folder as it is, or from the default branch."""
     settings: Settings
 
 
@@ -101,7 +101,7 @@ def _job(fields: Mapping[str, Any], line: bytes, *, where: str, defaults: Defaul
         job=_text(fields, "id", where=where) or f"j-{digest[:ID_DIGITS]}",
         digest=digest,
         objective=objective,
-        repository=_repository(_text(fields, "repo", where=where), where=where, base=defaults.repository),
+        repository=named_repository(_text(fields, "repo", where=where), where=where, base=defaults.repository),
         commit=_text(fields, "commit", where=where),
         settings=with_settings(defaults.settings, _changes(fields, where, settings=defaults.settings)),
     )
@@ -114,16 +114,6 @@ def _text(fields: Mapping[str, Any], name: str, *, where: str) -> str | None:
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f'JOB_MALFORMED: {where}: "{name}" must be a text that is not empty, not {value!r}')
     return clean(value)
-
-
-def _repository(given: str | None, *, where: str, base: Path) -> Path:
-    if given is None:
-        return base
-    if URL.match(given):
-        raise UsageError(
-            f"NOT_AVAILABLE: {where}: {given}: addresses are not available yet; clone it and name the folder"
-        )
-    return (base / given).absolute()
 
 
 def _changes(fields: Mapping[str, Any], where: str, *, settings: Settings) -> list[Setting]:

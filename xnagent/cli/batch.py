@@ -17,6 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from xnagent.app.host import Host
 from xnagent.batch.dispatch import Batch, BatchEnd, BatchStop, Record
 from xnagent.batch.jobs import Defaults, Job, read_jobs
+from xnagent.batch.repositories import Repositories
 from xnagent.batch.results import Results, open_results
 from xnagent.cli.console import Console
 from xnagent.cli.options import boxing, folder_of, host_of, settings_of
@@ -63,7 +64,14 @@ class Work:
 async def _run(work: Work, console: Console) -> BatchEnd:
     stop = BatchStop()
     news, told = anyio.create_memory_object_stream[Record](math.inf)
-    batch = Batch(host=work.host, jobs=work.jobs, results=work.results, stop=stop, news=news)
+    batch = Batch(
+        host=work.host,
+        jobs=work.jobs,
+        results=work.results,
+        repositories=Repositories(work.host),
+        stop=stop,
+        news=news,
+    )
     async with anyio.create_task_group() as group:
         await group.start(hand_on_signals, stop)
         async with anyio.create_task_group() as inner:

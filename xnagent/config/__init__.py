@@ -173,6 +173,18 @@ class PermissionSettings(Section):
     deny: tuple[Name, ...] = ()
 
 
+class WorkspaceSettings(Section):
+    """What the log keeps of trees, and what else becomes of the result."""
+
+    save: Literal["auto", "always", "off"] = "auto"
+    """Trees of runs under way go into the log after each step that changed them. `auto`: where the session may go on at
+    another machine, because its repository was fetched by its address or its store is shared."""
+    save_bytes: Count = 32 * 1024 * 1024
+    """No patch in the log is larger: neither that of a step nor that of the uncommitted work a session began from."""
+    bundles: Name | None = None
+    """A folder in which each result becomes a file `SESSION.bundle` for `git fetch`."""
+
+
 class PriceFields(Section):
     """Dollars for a million tokens, of one kind each."""
 
@@ -261,6 +273,7 @@ class Settings(Section):
     """Whether the result goes into the user's checkout, and not only on a branch."""
     sandbox: SandboxSettings = SandboxSettings()
     permissions: PermissionSettings = PermissionSettings()
+    workspace: WorkspaceSettings = WorkspaceSettings()
     check_timeout_seconds: Seconds = 600.0
     checks: tuple[Name, ...] = ()
     """Commands that the result as a whole must pass."""

@@ -26,6 +26,7 @@ from xnagent.core.spine_events import (
     ToolFinished,
     ToolStarted,
 )
+from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
 
 Outcome = Literal[
     "completed",
@@ -58,6 +59,8 @@ class SessionStarted:
     settings: str = ""
     """The settings in force, as JSON; keys are never in it."""
     version: str = ""
+    snapshot: Snapshot | None = None
+    """How the base is made again; None: it is the user's own commit, or was not kept."""
     type: Literal["session_started"] = "session_started"
 
 
@@ -201,6 +204,8 @@ class PatchMerged:
 
     run: RunId
     commit: str
+    message: str = ""
+    """The commit's; empty in old logs."""
     type: Literal["patch_merged"] = "patch_merged"
 
 
@@ -347,6 +352,8 @@ Event: TypeAlias = (
     | ToolFinished
     | PrefixBroken
     | CacheDrifted
+    | RunTreeSaved
+    | RunTreeRestored
 )
 """One thing that happened."""
 

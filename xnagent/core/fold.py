@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from xnagent.core import events as ev
-from xnagent.core import fold_spine
+from xnagent.core import fold_spine, fold_trees
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import forgive
 from xnagent.core.ids import PLANNER, RunId, agent_of, role_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import first_line
+from xnagent.core.trees import Merge, merge_message
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -205,7 +206,8 @@ def _run_submitted(state: SessionState, event: ev.RunSubmitted) -> SessionState:
 
 
 def _patch_taken(state: SessionState, event: ev.PatchTaken) -> SessionState:
-    return _with_run(state, event.run, patch=event.patch, changed_files=event.changed_files, flags=event.flags)
+    state = _with_run(state, event.run, patch=event.patch, changed_files=event.changed_files, flags=event.flags)
+    return fold_trees.taken(state, event.run, commit=event.commit, patch=event.patch)
 
 
 def _check_finished(state: SessionState, event: ev.CheckFinished) -> SessionState:
@@ -221,8 +223,18 @@ def _check_finished(state: SessionState, event: ev.CheckFinished) -> SessionStat
 
 
 def _patch_merged(state: SessionState, event: ev.PatchMerged) -> SessionState:
-    state = _with_run(state, event.run, merged=event.commit)
+    state = _with_merge(_with_run(state, event.run, merged=event.commit), event)
     return _session_value(state, "integration_head", value=event.commit)
+
+
+def _with_merge(state: SessionState, event: ev.PatchMerged) -> SessionState:
+    run = state.board.runs.get(event.run)
+    task = None if run is None else state.board.tasks.get(run.task)
+    if run is None or run.base is None or run.patch is None:
+        return state
+    message = event.message or merge_message(run.task, "" if task is None else task.title, run=run.run)
+    merge = Merge(run=run.run, base=run.base, patch=run.patch, message=message, commit=event.commit)
+    return evolve(state, merges=(*state.merges, merge))
 
 
 def _run_settled(state: SessionState, event: ev.RunSettled) -> SessionState:
@@ -325,4 +337,5 @@ _HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]
     ev.ResultApplied: _result_applied,
     ev.SessionSettled: _session_settled,
     **fold_spine.HANDLERS,
+    **fold_trees.HANDLERS,
 }

@@ -10,6 +10,7 @@ from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
+from xnagent.core.fold_trees import told, touched
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.spine import (
@@ -62,7 +63,7 @@ def _spine_extended(state: SessionState, event: ev.SpineExtended) -> SessionStat
     if event.kind == "nudge":
         return _nudged(state, event.agent)
     if event.kind == "message" and event.agent != PLANNER:
-        return _with_work(state, event.agent, log=evolve(work_of(state, event.agent), inbox=()))
+        return told(_with_work(state, event.agent, log=evolve(work_of(state, event.agent), inbox=())), event.agent)
     return state
 
 
@@ -165,7 +166,8 @@ def _added(totals: Mapping[str, RoleTotals], name: str, *, event: ev.ReplyReceiv
 
 
 def _tool_started(state: SessionState, event: ev.ToolStarted) -> SessionState:
-    return evolve(state, started_tools={**state.started_tools, (event.agent, event.call_id): event})
+    started = {**state.started_tools, (event.agent, event.call_id): event}
+    return touched(evolve(state, started_tools=started), event.agent)
 
 
 def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:

@@ -27,6 +27,7 @@ from xnagent.core.spine_events import (
     ToolStarted,
 )
 from xnagent.core.tokens import Usage
+from xnagent.core.trees import Merge, TreeLog
 
 PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
 """`waiting` for a cause; `unfinished`: answered without a call and without active runs, to be asked once to finish."""
@@ -54,6 +55,8 @@ class WorkLog:
     """Asked once to hand in."""
     failures: tuple[str, int] = ("", 0)
     """The last failing call (tool and arguments) and how often it was repeated in a row."""
+    tree: TreeLog = field(default_factory=TreeLog)
+    """A run's: how much of its tree the log holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,8 @@ class SessionState:
     fault: RequestFailed | None = None
     """The request of the Planner that failed for good."""
     interrupted: SessionInterrupted | None = None
+    merges: tuple[Merge, ...] = ()
+    """What was merged, in order: from the base to the integration head."""
     applied: ResultApplied | None = None
     landed: str | None = None
     """The commit whose content was last brought to the user's checkout; what comes later is held against it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xnagent.errors import WorkspaceError
-from xnagent.workspaces.git import Git, joined, listed, shown
+from xnagent.workspaces.git import OUTPUT_BYTES, Git, joined, listed, shown
 from xnagent.workspaces.staging import GIT_FOLDERS
 
 LINK: Final = "120000"
@@ -67,10 +67,10 @@ def _entry(mode: str, content: str) -> Entry | None:
     return None if set(mode) == {"0"} else Entry(mode=mode, content=content)
 
 
-async def patch_between(git: Git, *, base: str, commit: str) -> bytes | None:
-    """The patch as `git diff --binary` makes it, renames as two files; None: too large to keep."""
+async def patch_between(git: Git, *, base: str, commit: str, limit_bytes: int = OUTPUT_BYTES) -> bytes | None:
+    """The patch as `git diff --binary` makes it, renames as two files; None: larger than the limit."""
     options = ("-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
-    answer = await git.run("diff-tree", *options, base, commit, can_be_cut=True)
+    answer = await git.run("diff-tree", *options, base, commit, can_be_cut=True, limit_bytes=limit_bytes)
     return None if answer.is_cut else answer.output
 
 

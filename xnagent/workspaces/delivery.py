@@ -17,6 +17,9 @@ async def deliver(
 ) -> Applied:
     """Make the branch, then write `changes`, if any. `ours` has an index to use in a folder of its own."""
     branch, trouble = await _branch(ours, origin, head=head, session=session)
+    if branch and not origin.has_tree:
+        how = f"the result is in the mirror: git fetch {origin.root} {branch}"
+        return Applied(is_applied=False, branch=branch, changed_files=(), patch=b"", detail=how)
     if not changes:
         return _applied(branch, Landed(is_applied=False), trouble=trouble)
     if problems := await problems_of(ours, base=base, commit=head):

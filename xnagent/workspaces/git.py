@@ -10,7 +10,7 @@ import shutil
 import signal
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Final
@@ -80,6 +80,9 @@ class Git:
     """More configuration, as `name=value`."""
     reads_user_settings: bool = False
     """Also system and user configuration; only to look settings up."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """More environment: what reaching another machine needs."""
+    limit_seconds: float = LIMIT_SECONDS
 
     async def run(
         self,
@@ -93,11 +96,11 @@ class Git:
         command = [_program(self.environ), *_options(self.settings), *arguments]
         folder = self.work_tree or self.git_dir or Path("/")
         try:
-            with anyio.fail_after(LIMIT_SECONDS):
+            with anyio.fail_after(self.limit_seconds):
                 answer = await _converse(command, env=self._environment(), cwd=folder, stdin=stdin, limit=limit_bytes)
         except TimeoutError as error:
             raise WorkspaceError(
-                f"git {arguments[0]} took longer than {LIMIT_SECONDS:.0f} s and was stopped"
+                f"git {arguments[0]} took longer than {self.limit_seconds:.0f} s and was stopped"
             ) from error
         except OSError as error:
             raise WorkspaceError(f"git {arguments[0]} cannot run in {folder}: {error.strerror}") from error
@@ -131,7 +134,7 @@ class Git:
         kept = {name: self.environ[name] for name in ("TMPDIR",) if name in self.environ}
         dates = {name: f"@{self.date} +0000" for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE") if self.date}
         paths = {name: str(path) for name, path in named.items() if path is not None}
-        whole = {"PATH": search_path(self.environ), **kept, **_FIXED, **dates, **paths}
+        whole = {"PATH": search_path(self.environ), **kept, **self.more, **_FIXED, **dates, **paths}
         if not self.reads_user_settings:
             return whole
         homes = {name: self.environ[name] for name in ("HOME", "XDG_CONFIG_HOME") if name in self.environ}

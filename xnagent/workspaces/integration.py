@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -48,10 +48,18 @@ class Planted:
         return self.folder / "index"
 
     @property
+    def saving(self) -> Path:
+        """The index of the last save."""
+        return self.folder / "saving-index"
+
+    @property
     def base(self) -> str | None:
         """The commit; None if the folder is not whole."""
         marker = self.folder / "base"
         return marker.read_text("utf-8") if marker.is_file() and self.tree.root.is_dir() else None
+
+
+Dress = Callable[[Planted], Awaitable[None]]
 
 
 def require_commit(commit: str) -> str:
@@ -79,8 +87,8 @@ async def make_integration(git: Git, origin: Origin) -> None:
         await git.run("update-ref", ORIGIN_REF, checkout.head)
 
 
-async def plant(integration: Git, commit: str, *, final: Path) -> Planted:
-    """A fresh tree of the commit as a repository of its own, on a branch `work`."""
+async def plant(integration: Git, commit: str, *, final: Path, dress: Dress | None = None) -> Planted:
+    """A fresh tree of the commit as a repository of its own, on a branch `work`; `dress` changes it before it shows."""
     source = _place(integration)
     kind = "sha1" if len(commit) == SHA1_DIGITS else "sha256"
     async with making(final) as folder:
@@ -99,6 +107,8 @@ async def plant(integration: Git, commit: str, *, final: Path) -> Planted:
         await git.run("update-ref", "refs/heads/work", commit)
         await git.run("read-tree", "--reset", "-u", commit)
         await anyio.to_thread.run_sync(shutil.copy2, git_dir / "index", new.index)
+        if dress is not None:
+            await dress(new)
         (folder / "base").write_text(commit, "utf-8")
     return Planted(folder=final)
 

@@ -26,6 +26,12 @@ async def merge_trees(git: Git, *, head: str, base: str, commit: str) -> str | C
     return Conflict(paths=paths, detail=shown("\n".join(messages))[:DETAIL_CHARACTERS])
 
 
+async def commit_merged(git: Git, tree: str, *, head: str, commit: str, message: str) -> str:
+    """The merge's commit: dated as what was merged, so that merging again gives the same id."""
+    dated = git.dated(await git.seconds(commit))
+    return await dated.commit(tree, parents=(head,), message=message)
+
+
 def _messages(fields: list[str]) -> Iterator[tuple[str, str]]:
     """Kind and text of each message: a count, so many paths, the kind, the text."""
     while fields and fields[0].isdigit():

@@ -28,6 +28,8 @@ COPIED_SETTINGS: Final = (
     "core.symlinks",
 )
 """Settings that say how files become content; none of them can name a program."""
+MIRROR_MARK: Final = "xnagent-mirror"
+"""A file in a bare repository that says that it is one of `mirrors.py`."""
 
 _PLAIN_VALUE: Final = re.compile(r"[A-Za-z0-9]{1,16}")
 _PATHS: Final = ("objects", "index", "info/exclude", "info/attributes", "shallow")
@@ -35,7 +37,7 @@ _PATHS: Final = ("objects", "index", "info/exclude", "info/attributes", "shallow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A repository of the user with a working tree."""
+    """A repository of the user with a working tree, or a mirror."""
 
     git_dir: Path
     """Of this working tree: a linked worktree has its own."""
@@ -64,6 +66,8 @@ class Origin:
     """Top of the working tree, or the plain folder; no symlink in the path."""
     checkout: Checkout | None
     """None: no git repository."""
+    has_tree: bool = True
+    """A mirror has none: a session begins from a commit, and its result is a branch there."""
 
 
 async def locate(folder: Path, environ: Mapping[str, str]) -> Origin:
@@ -73,6 +77,8 @@ async def locate(folder: Path, environ: Mapping[str, str]) -> Origin:
     kind = await _kind(git, root)
     if kind is None:
         return Origin(root=root, checkout=None)
+    if kind[0] == "true" and (root / MIRROR_MARK).is_file():
+        return await _mirror(root, environ)
     if kind != ["false", "true"]:
         raise UsageError(f"{folder} is a bare repository or inside a .git folder; name a checkout of it")
     asked = [word for path in _PATHS for word in ("--git-path", path)]
@@ -83,6 +89,27 @@ async def locate(folder: Path, environ: Mapping[str, str]) -> Origin:
     paths = [Path(line) for line in lines[:-1]]
     user = Git(environ=environ, git_dir=paths[1])
     return Origin(root=paths[0].resolve(), checkout=await _checkout(user, paths, object_format=lines[-1]))
+
+
+async def _mirror(root: Path, environ: Mapping[str, str]) -> Origin:
+    git = Git(environ=environ, git_dir=root)
+    mirror = Checkout(
+        git_dir=root,
+        objects=root / "objects",
+        index=root / "index",
+        object_format=await git.text("rev-parse", "--show-object-format"),
+        head=None,
+        settings={},
+        excludes=b"",
+        attributes=b"",
+        shallow=b"",
+        tags=await _tags(git),
+    )
+    return Origin(root=root, checkout=mirror, has_tree=False)
+
+
+async def _tags(git: Git) -> bytes:
+    return (await git.run("for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")).output
 
 
 async def resolve(folder: Path, name: str, *, environ: Mapping[str, str]) -> str:
@@ -109,7 +136,7 @@ async def _checkout(user: Git, paths: list[Path], *, object_format: str) -> Chec
         excludes=own + (b"\n" if own else b"") + _content(exclude),
         attributes=_content(attributes),
         shallow=_content(shallow),
-        tags=(await user.run("for-each-ref", "--format=%(objectname) %(refname)", "refs/tags")).output,
+        tags=await _tags(user),
     )
 
 

@@ -24,14 +24,24 @@ import anyio
 from xnagent.core.ids import RunId, SessionId
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.ports import Applied, Base, Conflict, Merged, Taken
+from xnagent.workspaces.bundling import with_bundle
 from xnagent.workspaces.changes import changes_between, patch_between, problems_of
 from xnagent.workspaces.delivery import deliver
 from xnagent.workspaces.folders import Tree, remove, require_name, sweep
 from xnagent.workspaces.git import Git, require_git, shown
-from xnagent.workspaces.integration import HEAD_REF, Planted, make_integration, plant, require_commit, with_tree
-from xnagent.workspaces.merging import merge_trees
+from xnagent.workspaces.integration import (
+    HEAD_REF,
+    ORIGIN_REF,
+    Planted,
+    make_integration,
+    plant,
+    require_commit,
+    with_tree,
+)
+from xnagent.workspaces.merging import commit_merged, merge_trees
 from xnagent.workspaces.origin import locate, resolve
-from xnagent.workspaces.snapshots import notes_of, problems_in, take_snapshot
+from xnagent.workspaces.restoring import run_commit
+from xnagent.workspaces.snapshots import keep_snapshot, notes_of, problems_in, take_snapshot
 from xnagent.workspaces.staging import stage_all, unblock
 
 
@@ -40,13 +50,25 @@ class SessionWorkspaces:
 
     `repository` is the user's checkout, a folder in it, or a plain folder; `folder` is the session's own and may be
     removed with it. `environ` says where programs are, and where the user's settings are that decide what is ignored.
+    A snapshot of at most `keep_bytes` is handed out to be kept; each result is also written as a bundle into `bundles`.
     """
 
-    def __init__(self, repository: Path, folder: Path, *, session: SessionId, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        repository: Path,
+        folder: Path,
+        *,
+        session: SessionId,
+        environ: Mapping[str, str],
+        keep_bytes: int = 0,
+        bundles: Path | None = None,
+    ) -> None:
         self._repository = repository
         self._folder = folder.resolve()
         self._session = session
         self._environ = environ
+        self._keep_bytes = keep_bytes
+        self._bundles = bundles
         self._git = Git(environ=environ, git_dir=self._folder / "integration.git")
 
     async def begin(self, *, at: str, commit: str | None = None) -> Base:
@@ -60,13 +82,17 @@ class SessionWorkspaces:
             await make_integration(self._git, origin)
         if commit is not None:
             commit = await resolve(origin.root, commit, environ=self._environ)
+            await self._git.run("update-ref", ORIGIN_REF, commit)
             await self.advance(commit)
             return Base(commit=commit, is_shadow=False)
+        if not origin.has_tree:
+            raise UsageError(f"{self._repository} is a mirror; name a commit")
         async with _index(self._folder) as index:
             git = with_tree(self._git, origin.root, index=index)
             commit, staged = await take_snapshot(git, origin, at=at)
         await self.advance(commit)
-        return Base(commit=commit, is_shadow=origin.checkout is None, notes=notes_of(staged))
+        snapshot = await keep_snapshot(self._git, origin, commit=commit, limit_bytes=self._keep_bytes)
+        return Base(commit=commit, is_shadow=origin.checkout is None, snapshot=snapshot, notes=notes_of(staged))
 
     async def reset(self, head: str) -> None:
         """After a crash: make the integration head what the log says, and remove what was left half-made."""
@@ -99,8 +125,7 @@ class SessionWorkspaces:
                 await git.run("read-tree", base)
             staged = await stage_all(git)
             tree = await git.text("write-tree")
-        dated = self._git.dated(await self._git.seconds(base))
-        commit = await dated.commit(tree, parents=(base,), message=f"xnagent: {run}")
+        commit = await run_commit(self._git, tree, run=run, base=base)
         patch = await patch_between(self._git, base=base, commit=commit)
         problems = [*await problems_of(self._git, base=base, commit=commit), *problems_in(staged)]
         if patch is None:
@@ -115,8 +140,7 @@ class SessionWorkspaces:
         tree = await merge_trees(self._git, head=head, base=base, commit=commit)
         if isinstance(tree, Conflict):
             return tree
-        dated = self._git.dated(await self._git.seconds(commit))
-        merged = await dated.commit(tree, parents=(head,), message=message)
+        merged = await commit_merged(self._git, tree, head=head, commit=commit, message=message)
         return Merged(commit=merged, has_moved=head != base)
 
     async def advance(self, commit: str) -> None:
@@ -150,8 +174,15 @@ class SessionWorkspaces:
         async with _index(self._folder) as index:
             ours = with_tree(self._git, origin.root, index=index)
             delivered = await deliver(
-                ours, origin, base=base, head=head, session=self._session, changes=changes if wanted else ()
+                ours,
+                origin,
+                base=base,
+                head=head,
+                session=self._session,
+                changes=changes if wanted and origin.has_tree else (),
             )
+        if self._bundles is not None:
+            delivered = await with_bundle(delivered, self._git, head=head, session=self._session, folder=self._bundles)
         return replace(delivered, changed_files=names, patch=patch or b"")
 
     async def changed(self, base: str, commit: str) -> tuple[str, ...]:

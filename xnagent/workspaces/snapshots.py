@@ -6,13 +6,18 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 import anyio
 
 from xnagent.errors import WorkspaceError
+from xnagent.ports import Patched
+from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.git import Git, few, shown
 from xnagent.workspaces.origin import Checkout, Origin
 from xnagent.workspaces.staging import Staged, stage_all
+
+SNAPSHOT_MESSAGE: Final = "xnagent: the tree as the session found it"
 
 
 async def take_snapshot(git: Git, origin: Origin, *, at: str) -> tuple[str, Staged]:
@@ -31,7 +36,22 @@ async def take_snapshot(git: Git, origin: Origin, *, at: str) -> tuple[str, Stag
         return head, staged
     dated = git.dated(seconds_of(at))
     parents = (head,) if head else ()
-    return await dated.commit(tree, parents=parents, message="xnagent: the tree as the session found it"), staged
+    return await dated.commit(tree, parents=parents, message=SNAPSHOT_MESSAGE), staged
+
+
+async def keep_snapshot(git: Git, origin: Origin, *, commit: str, limit_bytes: int) -> Patched | None:
+    """What makes the snapshot's commit again; None where it is the user's own, or takes more than the limit."""
+    head = origin.checkout.head if origin.checkout else None
+    if commit == head or not limit_bytes:
+        return None
+    against = head or await empty_tree(git)
+    patch = await patch_between(git, base=against, commit=commit, limit_bytes=limit_bytes)
+    return None if patch is None else Patched(parent=head, seconds=await git.seconds(commit), patch=patch)
+
+
+async def empty_tree(git: Git) -> str:
+    """The tree without a file."""
+    return await git.text("mktree")
 
 
 def seconds_of(at: str) -> str:
