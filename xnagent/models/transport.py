@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
@@ -64,6 +64,16 @@ class Target:
     """Its headers, with `KEY` where the key stands; such a header is left out if there is no key."""
 
 
+class Told(Protocol):
+    """Who is told how an exchange goes."""
+
+    def headers(self, status: int, headers: Mapping[str, str]) -> None:
+        """The answer begins."""
+
+    def first_piece(self) -> None:
+        """The first piece of the answer came."""
+
+
 class HttpTransport:
     """An endpoint. Opens connections when they are first needed."""
 
@@ -81,14 +91,14 @@ class HttpTransport:
         """The endpoint's host, for people."""
         return self._url.host
 
-    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder) -> float | None:
+    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder, told: Told | None = None) -> float | None:
         """Post the content, feed the answer to the decoder; seconds until the first piece of the answer.
 
         Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
         """
         now = anyio.current_time()
         wait = anyio.CancelScope(deadline=now + self._timeouts.progress_seconds)
-        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait)
+        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait, told=told)
         try:
             await self._bounded(self._request(to, content), attempt)
         except ModelError as error:
@@ -123,7 +133,7 @@ class HttpTransport:
         try:
             response = await connection.handle_async_request(request)
             try:
-                attempt.has_headers = True
+                attempt.begin(response)
                 await self._read(response, attempt)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -204,6 +214,13 @@ class _Attempt:
     has_headers: bool = False
     first_piece_seconds: float | None = None
     error: ModelError | None = None
+    told: Told | None = None
+
+    def begin(self, response: httpx.Response) -> None:
+        """The headers came."""
+        self.has_headers = True
+        if self.told is not None:
+            self.told.headers(response.status_code, response.headers)
 
     def feed(self, data: str) -> None:
         """Hand on one data string; a piece of the answer moves the limit for progress."""
@@ -221,6 +238,8 @@ class _Attempt:
         now = anyio.current_time()
         if self.first_piece_seconds is None and self.decoder.has_begun:
             self.first_piece_seconds = now - self.started
+            if self.told is not None:
+                self.told.first_piece()
         more = DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds
         self.scope.deadline = now + more
 
