@@ -70,6 +70,8 @@ def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
     ]
     assert lines["denied"]["error"]["message"]
     assert [line.get("id") for line in first.lines[:-1]] == [line["id"] for line in results(shell)]
+    spent = sum(line["usage"]["cost_usd"] for line in results(shell))
+    tokens = sum((line["usage"][name] or 0) for line in results(shell) for name in ("input_tokens", "output_tokens"))
     assert first.lines[-1] == {
         "type": "batch",
         "total": 5,
@@ -77,6 +79,9 @@ def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
         "failed": 3,
         "unfinished": 0,
         "signal": None,
+        "stopped_by": None,
+        "cost_usd": pytest.approx(spent),
+        "tokens": tokens,
         "exit_code": 4,
     }
     assert second.out == ""
