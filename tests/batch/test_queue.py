@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import ROOT
-from xnagent.batch.engine import JobLost, JobOrder, JobSettled
+from xnagent.batch.engine import EngineError, JobLost, JobOrder, JobSettled
 from xnagent.batch.queue import Queue, Terms, is_alive, owner_name
-from xnagent.errors import StoreWriteError
 
 CLAIM_ALL = """
 import json, os, sys, time
@@ -112,7 +111,7 @@ def test_a_job_that_is_lost_too_often_is_given_up(tmp_path: Path):
 def test_a_damaged_queue_says_that_nothing_is_lost(tmp_path: Path):
     queue = made(tmp_path, 1)
     queue.path.write_bytes(b"no database, but long enough to be read as one" * 100)
-    with pytest.raises(StoreWriteError, match="nothing is lost"):
+    with pytest.raises(EngineError, match="nothing is lost"):
         queue.collect(now=0)
     queue.create()
     assert queue.collect(now=0) == ()

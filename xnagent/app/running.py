@@ -84,13 +84,22 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     check_models(host, spec.settings)
     _make_home(host)
     workspaces = make_workspaces(host, spec.session, repository=spec.repository)
-    began = host.clock.now()
+    store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
     try:
-        base = await workspaces.begin(at=began, commit=spec.commit)
-    except XnagentError:
-        shutil.rmtree(host.work_folder(spec.session), ignore_errors=True)
-        raise
-    started = SessionStarted(
+        await store.append(await _started(host, spec, workspaces=workspaces))
+        return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
+    finally:
+        if store.state.started is None:
+            _forget(host, spec.session)
+        await store.aclose()
+        if spec.ephemeral:
+            _forget(host, spec.session)
+
+
+async def _started(host: Host, spec: SessionSpec, *, workspaces: Workspaces) -> SessionStarted:
+    """The first event. Only whoever holds the session's file gets here: nobody else is in its work folder."""
+    base = await workspaces.begin(at=host.clock.now(), commit=spec.commit)
+    return SessionStarted(
         session=spec.session,
         objective=spec.objective,
         checks=spec.settings.checks,
@@ -100,14 +109,6 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         settings=spec.settings.model_dump_json(),
         version=__version__,
     )
-    store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
-    try:
-        await store.append(started)
-        return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
-    finally:
-        await store.aclose()
-        if spec.ephemeral:
-            _forget(host, spec.session)
 
 
 async def resume_session(
@@ -169,7 +170,7 @@ def _make_home(host: Host) -> None:
 def _forget(host: Host, session: SessionId) -> None:
     shutil.rmtree(host.work_folder(session), ignore_errors=True)
     path = session_path(host.home, session)
-    for suffix in ("", "-wal", "-shm", ".lock"):
+    for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 

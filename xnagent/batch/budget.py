@@ -3,7 +3,7 @@
 What is lent is the most that a job may use, and is made the limit of its session; what it did not use comes back when
 it ends. So as long as every session keeps its limit, the total never passes the cap, however many run at once. A job
 with a limit of its own is lent all of that. One without is lent what others used on average, with room above, and at
-least an equal share of what is left; if that was not enough it is lent as much once more, before others begin.
+least an equal share of what is left; if that was not enough it is lent twice as much, before others begin.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Final
 
 HEADROOM: Final = 1.5
 """So much of what a job used on average is lent to the next one."""
+GROWTH: Final = 2.0
+"""So much of a loan that was too small is lent in its place."""
 LEAST_MORE: Final = 0.25
-"""A job that used up its loan is not gone on with for less than this share of it."""
+"""A job goes on after a loan that was too small only if it can have at least this share of it more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +46,10 @@ class Request:
     job: str
     own: float | None = None
     """What it may use at most from now on, by its own limit."""
-    used: float = 0.0
-    """What it used already."""
+    last: float | None = None
+    """What it was lent and could not go on with; None: it was not lent too little yet."""
+    unspent: float = 0.0
+    """What it gave back of that."""
     waiting: int = 1
     """How many jobs wait, this one included."""
 
@@ -64,8 +68,9 @@ def _amount(purse: Purse, request: Request) -> float | None:
     free = purse.free
     if request.own is not None:
         return request.own if request.own <= free else None
-    if request.used > 0:
-        return min(free, request.used) if free >= LEAST_MORE * request.used else None
+    if request.last is not None:
+        more = min(free, GROWTH * request.last)
+        return more if more > 0 and more >= request.unspent + LEAST_MORE * request.last else None
     likely = purse.settled_use / purse.settled if purse.settled else 0.0
     if free <= 0 or free < likely:
         return None

@@ -48,6 +48,10 @@ class JobLost:
 JobNews: TypeAlias = JobSettled | JobLost
 
 
+class EngineError(XnagentError):
+    """The engine itself failed; what it kept is not needed, since the same command run again submits all anew."""
+
+
 class LeaseLostError(XnagentError):
     """Somebody else has the job now: stop at once and report nothing."""
 
@@ -93,7 +97,7 @@ class JobHandler(Protocol):
     async def handle(self, context: JobContext) -> str:
         """Do it, calling `heartbeat` meanwhile; what it returns is handed back as the result.
 
-        May raise JobPostponedError and LeaseLostError; nothing else.
+        May raise JobPostponedError, LeaseLostError and EngineError; nothing else.
         """
 
 

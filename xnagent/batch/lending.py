@@ -20,6 +20,10 @@ class Entry:
     """As far as it was reported."""
     rounds: int = 0
     """How often it was given to the engine."""
+    loans: dict[str, float] = field(default_factory=dict)
+    """What it was lent last."""
+    unspent: dict[str, float] = field(default_factory=dict)
+    """What it gave back of that."""
 
     @property
     def order_id(self) -> str:
@@ -42,18 +46,16 @@ class Lender:
 
     def lend(self, entry: Entry, *, waiting: int) -> Assignment | None:
         """The job's session, limited to what it is lent; None if it can't be paid now."""
-        purses, totals = {}, {}
+        purses, loans = {}, {}
         for name in LENT:
-            own, used = getattr(entry.job.settings.limits, name), _amount(entry.use, name) or 0
-            left = None if own is None else max(own - used, 0.0)
-            loan = lend(getattr(self, name), Request(job=entry.job.job, own=left, used=used, waiting=waiting))
-            if loan is None:
+            lent = lend(getattr(self, name), _request(entry, name, waiting=waiting))
+            if lent is None:
                 self.refused = name
                 return None
-            purses[name], more = loan
-            totals[name] = None if more is None else used + more
+            purses[name], loans[name] = lent
         self.usd, self.tokens = purses["usd"], purses["tokens"]
-        return _assignment(entry, usd=totals["usd"], tokens=totals["tokens"])
+        entry.loans = {name: loan for name, loan in loans.items() if loan is not None}
+        return _assignment(entry)
 
     def repay(self, entry: Entry, use: Use, *, is_at_end: bool) -> None:
         """The job came back, having used so much from its beginning on."""
@@ -62,6 +64,7 @@ class Lender:
             more = None if before is None or after is None else max(after - before, 0)
             purse = repay(getattr(self, name), entry.job.job, used=more, total=after if is_at_end else None)
             setattr(self, name, purse)
+            entry.unspent[name] = max(entry.loans.get(name, 0.0) - (more or 0.0), 0.0)
         entry.use = use
 
 
@@ -69,10 +72,23 @@ def _amount(use: Use, name: str) -> float | None:
     return use.usd if name == "usd" else use.tokens
 
 
-def _assignment(entry: Entry, *, usd: float | None, tokens: float | None) -> Assignment:
+def _request(entry: Entry, name: str, *, waiting: int) -> Request:
+    own, used = getattr(entry.job.settings.limits, name), _amount(entry.use, name) or 0
+    was_short = entry.use.limit == name and entry.rounds > 0
+    return Request(
+        job=entry.job.job,
+        own=None if own is None else max(own - used, 0.0),
+        last=entry.loans.get(name) if was_short else None,
+        unspent=entry.unspent.get(name, 0.0),
+        waiting=waiting,
+    )
+
+
+def _assignment(entry: Entry) -> Assignment:
     job = entry.job
-    whole = None if tokens is None else max(int(tokens), 1)
-    limits = job.settings.limits.model_copy(update={"usd": usd, "tokens": whole})
+    totals = {name: (_amount(entry.use, name) or 0) + loan for name, loan in entry.loans.items()}
+    whole = max(int(totals["tokens"]), 1) if "tokens" in totals else None
+    limits = job.settings.limits.model_copy(update={"usd": totals.get("usd"), "tokens": whole})
     return Assignment(
         session=entry.session,
         objective=job.objective,

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from xnagent.batch.engine import JobLost, JobNews, JobOrder, JobSettled
-from xnagent.errors import StoreWriteError
+from xnagent.batch.engine import EngineError, JobLost, JobNews, JobOrder, JobSettled
 from xnagent.workspaces.processes import identify
 
 BUSY_SECONDS: Final = 30.0
@@ -58,7 +57,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The file's operations, each one transaction. All raise StoreWriteError. `now` is monotonic."""
+    """The file's operations, each one transaction. All raise EngineError. `now` is monotonic."""
 
     path: Path
     terms: Terms = Terms()
@@ -166,7 +165,7 @@ class Queue:
                 connection.execute("PRAGMA synchronous=OFF")
                 yield connection
         except sqlite3.Error as error:
-            raise StoreWriteError(
+            raise EngineError(
                 f"QUEUE_FAILED: {self.path}: {error}; run the same command again: it is made anew, nothing is lost"
             ) from error
 
