@@ -1,13 +1,18 @@
 """Calls of many sessions on their way to one provider: places, allowances, and one first for a cold head."""
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import anyio
 import pytest
 
 from xnagent.core.pricing import Price
+from xnagent.errors import ModelError
 from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.gate import Ask, Gate, Gates, Warmth
+from xnagent.ports import Body
 
 SECONDS = 20
 
@@ -175,3 +180,80 @@ async def test_only_models_with_a_cheaper_cache_are_warmed(price: Price | None, 
         await settled()
         assert (calls.begun == ["first"]) is waits
         group.cancel_scope.cancel()
+
+
+class Limited(ThreadingHTTPServer):
+    """A provider with a fixed window: so many requests in each, told in headers, and 429 for what comes above."""
+
+    daemon_threads = True
+    limit, window_seconds = 4, 1.5
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), LimitedHandler)
+        self.lock = threading.Lock()
+        self.begins, self.left, self.answered, self.refused = 0.0, 0, 0, 0
+
+    def take(self) -> tuple[int, dict[str, str]]:
+        with self.lock:
+            now = time.monotonic()
+            if now >= self.begins + self.window_seconds:
+                self.begins, self.left = now, self.limit
+            is_allowed = self.left > 0
+            self.left -= is_allowed
+            self.answered, self.refused = self.answered + is_allowed, self.refused + (not is_allowed)
+            reset = f"{max(self.begins + self.window_seconds - now, 0) * 1000:.0f}ms"
+            told = {"limit": str(self.limit), "remaining": str(self.left), "reset": reset}
+            headers = {f"x-ratelimit-{name}-requests": value for name, value in told.items()}
+            return (200, headers) if is_allowed else (429, {"retry-after-ms": "50"})
+
+
+class LimitedHandler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        status, headers = self.server.take()
+        body = b'data: {"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+        self.send_response(status)
+        for name, value in {"content-type": "text/event-stream", "content-length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        return
+
+
+@pytest.fixture
+def limited() -> Iterator[Limited]:
+    with Limited() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+async def test_many_calls_wait_for_each_window_and_none_is_refused(limited: Limited):
+    url = f"http://127.0.0.1:{limited.server_port}/v1"
+    gates = Gates()
+    models = [create_model(ModelEntry(name="m", base_url=url), None, gates=gates) for _ in range(4)]
+    body = Body(content=b"{}", sha256="", segments=(b"{}",))
+    await models[0].send(body)
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(models[number % 4].send, body)
+    for model in models:
+        await model.aclose()
+    assert (limited.answered, limited.refused) == (9, 0)
+
+
+async def test_one_refusal_with_retry_after_pauses_the_others_too(limited: Limited):
+    url = f"http://127.0.0.1:{limited.server_port}/v1"
+    gates = Gates()
+    model = create_model(ModelEntry(name="m", base_url=url), None, gates=gates)
+    (gate,) = gates.gates.values()
+    limited.begins, limited.left = time.monotonic() + 60, 0
+    with pytest.raises(ModelError) as caught:
+        await model.send(Body(content=b"{}", sha256="", segments=()))
+    await model.aclose()
+    assert caught.value.fault == "rate_limited"
+    assert gate.quota.not_before > 0

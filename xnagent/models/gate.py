@@ -62,12 +62,14 @@ class Warmth:
 class Turn:
     """A call under way; it is told what comes back."""
 
-    def __init__(self, gate: Gate, head: _Head | None) -> None:
+    def __init__(self, gate: Gate, head: _Head | None, *, need: Need) -> None:
+        self.need = need
         self._gate = gate
         self._head = head
 
     def headers(self, status: int, headers: Mapping[str, str]) -> None:
         """The answer begins."""
+        self._gate.unheard.discard(self)
         self._gate.learn(status, headers)
 
     def first_piece(self) -> None:
@@ -84,6 +86,8 @@ class Gate:
     def __init__(self, *, places: anyio.CapacityLimiter | None, sharers: int = 1, warmth: Warmth | None = None) -> None:
         """`places` are shared by all models of the endpoint; `sharers` processes use the allowance side by side."""
         self.quota = Quota()
+        self.unheard: set[Turn] = set()
+        """Calls that began and were not answered yet."""
         self._places = places
         self._sharers = sharers
         self._warmth = warmth
@@ -99,9 +103,12 @@ class Gate:
         try:
             async with _held(self._places):
                 await self._enter(ask.need)
+                turn = Turn(self, head, need=ask.need)
+                self.unheard.add(turn)
                 try:
-                    yield Turn(self, head)
+                    yield turn
                 finally:
+                    self.unheard.discard(turn)
                     self._under_way -= 1
         finally:
             self._cool(ask, head)
@@ -110,7 +117,10 @@ class Gate:
         """An answer's headers came."""
         now = anyio.current_time()
         reading = read_quota(headers, status=status, now=datetime.now(UTC), monotonic=now)
-        self.quota = learned(self.quota, reading, now=now)
+        pending: dict[str, float] = {}
+        for turn in self.unheard:
+            pending |= {name: pending.get(name, 0.0) + amount for name, amount in turn.need.items()}
+        self.quota = learned(self.quota, reading, now=now, pending=pending)
         self._news.set()
 
     async def _enter(self, need: Need) -> None:

@@ -12,6 +12,8 @@ from typing import Final
 LONGEST_WAIT_SECONDS: Final = 60.0
 """A provider that tells of a later reset refills all the time; after that the call is tried."""
 SHORTEST_WAIT_SECONDS: Final = 0.05
+SAME_WINDOW_SECONDS: Final = 1.0
+"""Resets that differ by no more are the same one, told in whole seconds."""
 AWAITING_SECONDS: Final = 1.0
 """How long to wait for the next answer's headers where the allowance is used up and nothing is known of its reset."""
 
@@ -49,13 +51,30 @@ Need = Mapping[str, float]
 """What a call will use, by what is counted."""
 
 
-def learned(quota: Quota, reading: Reading, *, now: float) -> Quota:
-    """The quota after an answer: what it tells replaces what was known."""
-    pause = reading.pause_seconds or 0.0
+def learned(quota: Quota, reading: Reading, *, now: float, pending: Need | None = None) -> Quota:
+    """The quota after an answer. `pending` is what calls need that began and were not answered yet.
+
+    Answers overtake each other, and each tells only of calls that had arrived when it began. So within a window what
+    we counted ourselves holds where it is less; what a later reset tells replaces it, with the pending calls taken off.
+    """
+    quota, pause = refilled(quota, now=now), reading.pause_seconds or 0.0
+    told = {
+        name: _joined(quota.allowances.get(name), one, pending=(pending or {}).get(name, 0.0))
+        for name, one in reading.allowances.items()
+    }
     return Quota(
-        allowances={**quota.allowances, **reading.allowances},
+        allowances={**quota.allowances, **told},
         not_before=max(quota.not_before, now + min(pause, LONGEST_WAIT_SECONDS)) if pause else quota.not_before,
     )
+
+
+def _joined(known: Allowance | None, told: Allowance, *, pending: float) -> Allowance:
+    is_same = known is not None and (
+        known.reset_at is None or told.reset_at is None or told.reset_at <= known.reset_at + SAME_WINDOW_SECONDS
+    )
+    if known is not None and is_same:
+        return replace(told, remaining=min(known.remaining, told.remaining))
+    return replace(told, remaining=told.remaining - pending)
 
 
 def refilled(quota: Quota, *, now: float) -> Quota:
