@@ -103,6 +103,8 @@ class Batch:
         """Run what is to be done, with so many jobs in the engine at once."""
         await anyio.to_thread.run_sync(self._prepare)
         async with self.news, anyio.create_task_group() as group:
+            if not self.waiting:
+                return self._end()
             closing = anyio.Event()
             group.start_soon(self.workers.work, closing)
             async with anyio.create_task_group() as watchers:

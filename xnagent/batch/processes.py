@@ -40,6 +40,7 @@ class WorkerProcesses:
     commands: Sequence[Sequence[str]]
     """The command line of each."""
     stop: BatchStop
+    closing_seconds: float = CLOSING_SECONDS
     running: set[anyio.abc.Process] = field(default_factory=set)
 
     async def work(self, closing: anyio.Event) -> None:
@@ -85,19 +86,18 @@ class WorkerProcesses:
             self.running.add(process)
             try:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(_end_when_closing, process, closing)
+                    group.start_soon(self._end_when_closing, process, closing)
                     await process.wait()
                     group.cancel_scope.cancel()
             finally:
                 self.running.discard(process)
             return process.returncode or 0
 
-
-async def _end_when_closing(process: anyio.abc.Process, closing: anyio.Event) -> None:
-    """Close its stdin, and make it end if that does not help."""
-    await closing.wait()
-    if process.stdin is not None:
-        await process.stdin.aclose()
-    await anyio.sleep(CLOSING_SECONDS)
-    with suppress(ProcessLookupError):
-        process.kill()
+    async def _end_when_closing(self, process: anyio.abc.Process, closing: anyio.Event) -> None:
+        """Close its stdin, and make it end if that does not help."""
+        await closing.wait()
+        if process.stdin is not None:
+            await process.stdin.aclose()
+        await anyio.sleep(self.closing_seconds)
+        with suppress(ProcessLookupError):
+            process.kill()

@@ -141,13 +141,15 @@ async def _run(work: Work, console: Console) -> BatchEnd:
         news=news,
         limits=work.limits,
     )
-    async with anyio.create_task_group() as group:
-        await group.start(hand_on_signals, stop)
-        async with anyio.create_task_group() as inner:
-            inner.start_soon(partial(_follow, told_of, work, console=console))
-            end = await batch.run(work.at_once + work.processes)
-        group.cancel_scope.cancel()
-    await anyio.to_thread.run_sync(remove, queue.path)
+    try:
+        async with anyio.create_task_group() as group:
+            await group.start(hand_on_signals, stop)
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(partial(_follow, told_of, work, console=console))
+                end = await batch.run(work.at_once + work.processes)
+            group.cancel_scope.cancel()
+    finally:
+        remove(queue.path)
     outlast_signals(end.exit_code)
     return end
 
