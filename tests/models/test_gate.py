@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import anyio
 import pytest
 
+from xnagent.core.caching import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.errors import ModelError
 from xnagent.models.catalog import ModelEntry, create_model
@@ -161,16 +162,18 @@ async def test_a_call_that_waits_can_be_cancelled():
 
 
 @pytest.mark.parametrize(
-    ("price", "waits"),
+    ("price", "whole", "waits"),
     [
-        (None, False),
-        (Price(input_usd=1, cached_usd=1, output_usd=1), False),
-        (Price(input_usd=1, cached_usd=0.1, output_usd=1), True),
+        (None, False, False),
+        (Price(input_usd=1, cached_usd=1, output_usd=1), False, False),
+        (Price(input_usd=1, cached_usd=0.1, output_usd=1), False, True),
+        (Price(input_usd=1, cached_usd=0.1, output_usd=1), True, False),
     ],
 )
-async def test_only_models_with_a_cheaper_cache_are_warmed(price: Price | None, waits: bool):
+async def test_only_models_with_a_cheaper_cache_are_warmed(price: Price | None, waits: bool, whole: bool):
     gates = Gates()
-    create_model(ModelEntry(name="m", base_url="http://127.0.0.1:1/v1", price=price), None, gates=gates)
+    cache = CacheRule(has_whole_requests=whole)
+    create_model(ModelEntry(name="m", base_url="http://127.0.0.1:1/v1", price=price, cache=cache), None, gates=gates)
     (gate,) = gates.gates.values()
     calls = Calls(gate)
     async with anyio.create_task_group() as group:

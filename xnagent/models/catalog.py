@@ -68,8 +68,9 @@ def create_model(
 
 
 def _warmth(entry: ModelEntry) -> Warmth | None:
-    """None where nothing is known of a cache: then nobody waits for it to be warm."""
-    if entry.price is None or entry.price.cached_usd >= entry.price.input_usd:
+    """None where nothing is known of a cache that serves a head to others: then nobody waits for it to be warm."""
+    is_cheaper = entry.price is not None and entry.price.cached_usd < entry.price.input_usd
+    if not is_cheaper or entry.cache.has_whole_requests:
         return None
     return Warmth(
         lifetime_seconds=entry.cache.lifetime_seconds or LIFETIME_SECONDS,
