@@ -8,18 +8,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-from xnagent.models.faults import parse_retry_after
 from xnagent.models.quota import Allowance, Reading
+from xnagent.models.waits import parse_retry_after, seconds_until
 
 REFUSALS: Final = frozenset({429, 503, 529})
 LARGEST: Final = 1e15
-_DURATION: Final = re.compile(r"(?:([0-9.]+)d)?(?:([0-9.]+)h)?(?:([0-9.]+)m(?!s))?(?:([0-9.]+)s)?(?:([0-9.]+)ms)?")
-_UNITS: Final = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
 _COUNTED: Final = ("requests", "tokens", "input-tokens", "output-tokens")
 
 
@@ -40,10 +37,8 @@ def _allowance(headers: Mapping[str, str], name: str, *, now: datetime, monotoni
         left = _number(remaining)
         if left is None:
             continue
-        after = _until(reset, now)
-        return Allowance(
-            remaining=left, limit=_number(limit), reset_at=None if after is None else monotonic + max(after, 0.0)
-        )
+        after = seconds_until(reset, now)
+        return Allowance(remaining=left, limit=_number(limit), reset_at=None if after is None else monotonic + after)
     return None
 
 
@@ -64,24 +59,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number <= LARGEST else None
-
-
-def _until(text: str, now: datetime) -> float | None:
-    """Seconds until a reset: a duration, seconds, or a time."""
-    if (seconds := _number(text)) is not None:
-        return seconds
-    found = _DURATION.fullmatch(text)
-    if text and found is not None:
-        return _sum(found)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).total_seconds()
-
-
-def _sum(found: re.Match[str]) -> float | None:
-    try:
-        return sum(float(part) * unit for part, unit in zip(found.groups(), _UNITS, strict=True) if part)
-    except ValueError:
-        return None

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
 import anyio
@@ -25,6 +25,7 @@ from xnagent.errors import ModelError, UsageError
 from xnagent.models.connections import Connections, open_connections
 from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
+from xnagent.models.gate import Turn
 
 MAX_BODY_BYTES: Final = 1 << 20
 """How much of an error is read."""
@@ -64,16 +65,6 @@ class Target:
     """Its headers, with `KEY` where the key stands; such a header is left out if there is no key."""
 
 
-class Told(Protocol):
-    """Who is told how an exchange goes."""
-
-    def headers(self, status: int, headers: Mapping[str, str]) -> None:
-        """The answer begins."""
-
-    def first_piece(self) -> None:
-        """The first piece of the answer came."""
-
-
 class HttpTransport:
     """An endpoint. Opens connections when they are first needed."""
 
@@ -91,7 +82,7 @@ class HttpTransport:
         """The endpoint's host, for people."""
         return self._url.host
 
-    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder, told: Told | None = None) -> float | None:
+    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder, told: Turn | None = None) -> float | None:
         """Post the content, feed the answer to the decoder; seconds until the first piece of the answer.
 
         Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
@@ -214,7 +205,7 @@ class _Attempt:
     has_headers: bool = False
     first_piece_seconds: float | None = None
     error: ModelError | None = None
-    told: Told | None = None
+    told: Turn | None = None
 
     def begin(self, response: httpx.Response) -> None:
         """The headers came."""
