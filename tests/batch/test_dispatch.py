@@ -1,46 +1,20 @@
 """Whole batches: one line for each job, and only the jobs without a line when it runs again (B061)."""
 
-import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import SECONDS, Shell, call, finishing, make_shell, model
+from tests.batch.scenes import FAIL, FINISH, HANG, OK, batch, results, script, sessions, wait_for, write_jobs
+from tests.cli.harness import SECONDS, Shell, finishing, make_shell, model
 from xnagent.testing.server import ScriptedServer
 
-OK = {"planner": [{**call("finish", outcome="completed", summary="done"), "times": 0}]}
+DENIED = {"fault": {"status": 401, "body": {"error": {"message": "bad key"}}}, "times": 0}
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     return make_shell(tmp_path)
-
-
-def write_jobs(shell: Shell, *jobs: dict[str, object]) -> None:
-    (shell.folder / "jobs.jsonl").write_text("".join(json.dumps(job) + "\n" for job in jobs))
-
-
-def results(shell: Shell) -> list[dict[str, object]]:
-    path = shell.folder / "results.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def batch(shell: Shell, base_url: str, *more: str) -> list[str]:
-    files = (str(shell.folder / "jobs.jsonl"), "--out", str(shell.folder / "results.jsonl"))
-    return ["batch", *files, *model(base_url), "--no-apply", *more]
-
-
-def script(**sections: dict[str, object]) -> dict[str, object]:
-    """Planner rules by a word of the objective."""
-    return {"planner": [{"match": match, "steps": [step]} for match, step in sections.items()]}
-
-
-FINISH = call("finish", outcome="completed", summary="done")
-FAIL = call("finish", outcome="failed", summary="no")
-DENIED = {"fault": {"status": 401, "body": {"error": {"message": "bad key"}}}, "times": 0}
-HANG = {"fault": {"hang": "start"}, "times": 0}
 
 
 def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
@@ -70,6 +44,8 @@ def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
     ]
     assert lines["denied"]["error"]["message"]
     assert [line.get("id") for line in first.lines[:-1]] == [line["id"] for line in results(shell)]
+    spent = sum(line["usage"]["cost_usd"] for line in results(shell))
+    tokens = sum((line["usage"][name] or 0) for line in results(shell) for name in ("input_tokens", "output_tokens"))
     assert first.lines[-1] == {
         "type": "batch",
         "total": 5,
@@ -77,18 +53,14 @@ def test_B061_every_job_gets_one_line_and_none_runs_twice(shell: Shell):
         "failed": 3,
         "unfinished": 0,
         "signal": None,
+        "stopped_by": None,
+        "cost_usd": pytest.approx(spent),
+        "tokens": tokens,
         "exit_code": 4,
     }
     assert second.out == ""
     assert "5 of them have a result already" in second.err
     assert not (shell.folder / "results.jsonl.batch").exists()
-
-
-def wait_for(condition: object, seconds: float = SECONDS) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
@@ -134,3 +106,57 @@ def test_a_batch_refuses_what_cannot_work_before_any_job(shell: Shell):
     assert [done.code for done in (wrong, ephemeral, same, without_out)] == [2, 2, 2, 2]
     assert "jobs.jsonl:2" in wrong.err
     assert not Path(out).exists()
+
+
+def test_failed_jobs_are_run_again_on_demand_and_changed_lines_begin_anew(shell: Shell):
+    jobs = [{"id": "a", "objective": "apple"}, {"id": "b", "objective": "pear"}, {"id": "c", "objective": "fig"}]
+    write_jobs(shell, *jobs)
+    with ScriptedServer(script(apple=FINISH, pear=FAIL, fig=FINISH)) as server:
+        first = shell.run(*batch(shell, server.base_url))
+    write_jobs(shell, jobs[0], jobs[1], {"id": "d", "objective": "date"})
+    with ScriptedServer(OK, strict=False) as server:
+        second = shell.run(*batch(shell, server.base_url))
+        write_jobs(shell, {"id": "a", "objective": "apricot"}, jobs[1])
+        third = shell.run(*batch(shell, server.base_url, "--retry-failed", "--output", "json"))
+        fourth = shell.run(*batch(shell, server.base_url))
+    assert [done.code for done in (first, second, third, fourth)] == [4, 4, 0, 0]
+    assert "JOBS_REMOVED: c" in second.err
+    assert "JOBS_CHANGED" not in second.err
+    assert "JOBS_CHANGED: a" in third.err
+    assert "JOBS_RETRIED: b" in third.err
+    assert third.record["cost_usd"] == pytest.approx(sum(line["usage"]["cost_usd"] for line in results(shell)))
+    assert [(line["id"], line["exit_code"]) for line in results(shell)] == [
+        ("a", 0),
+        ("b", 3),
+        ("c", 0),
+        ("d", 0),
+        ("a", 0),
+        ("b", 0),
+    ]
+    assert len({line["session"] for line in results(shell)}) == len(sessions(shell)) == 6
+
+
+def test_higher_priorities_begin_first(shell: Shell):
+    write_jobs(shell, {"id": "a", "objective": "x"}, {"id": "b", "objective": "y", "priority": 1})
+    with ScriptedServer(OK, strict=False) as server:
+        assert shell.run(*batch(shell, server.base_url)).code == 0
+    assert [line["id"] for line in results(shell)] == ["b", "a"]
+
+
+def test_a_batch_that_loses_its_queue_loses_nothing(shell: Shell):
+    write_jobs(shell, {"id": "a", "objective": "apple"}, {"id": "b", "objective": "pear"})
+    with (
+        ScriptedServer(script(apple=FINISH, pear=HANG)) as server,
+        shell.started(*batch(shell, server.base_url)) as process,
+    ):
+        wait_for(lambda: len(server.exchanges) >= 2)
+        (queue,) = (shell.home / "queues").glob("*.db")
+        queue.unlink()
+        _, told = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert b"nothing is lost" in told
+    before = sessions(shell)
+    with ScriptedServer(OK, strict=False) as server:
+        assert shell.run(*batch(shell, server.base_url)).code == 0
+    assert ([line["id"] for line in results(shell)], sessions(shell)) == (["a", "b"], before)
+    assert not list((shell.home / "queues").iterdir())

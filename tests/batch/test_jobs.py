@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from xnagent.app.host import Host
-from xnagent.batch.dispatch import BatchEnd, session_of
+from xnagent.batch.dispatch import BatchEnd
 from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, first_cause, message_of
 from xnagent.batch.jobs import Defaults, Job, read_jobs
+from xnagent.batch.plan import session_of
 from xnagent.batch.results import open_results
 from xnagent.config import Settings
 from xnagent.core.record import final_record

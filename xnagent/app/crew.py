@@ -141,7 +141,8 @@ class Crew:
         name = canonical([entry.name, entry.base_url, entry.wire])
         if name not in self.models:
             timeouts = Timeouts(**self.settings.timeouts.model_dump())
-            self.models[name] = create_model(entry, key_of(self.host, entry), timeouts=timeouts)
+            key = key_of(self.host, entry)
+            self.models[name] = create_model(entry, key, timeouts=timeouts, gates=self.host.gates)
         return self.models[name]
 
     async def _manifest(self, agent: AgentId, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:

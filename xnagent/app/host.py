@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from xnagent.core.ids import SessionId
+from xnagent.models.gate import Gates
 from xnagent.ports import Clock
 
 
@@ -37,6 +38,8 @@ class Host:
     home: Path
     environ: Mapping[str, str]
     clock: Clock = field(default_factory=SystemClock)
+    gates: Gates = field(default_factory=Gates)
+    """What all its sessions' calls to models go through."""
 
     def work_folder(self, session: SessionId) -> Path:
         """Where the session's repositories are."""

@@ -89,17 +89,15 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     check_models(host, spec.settings)
     _make_home(host)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
-    began = host.clock.now()
-    try:
-        base = await places.workspaces.begin(at=began, commit=spec.commit)
-    except XnagentError:
-        shutil.rmtree(host.work_folder(spec.session), ignore_errors=True)
-        raise
     store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
     try:
+        # Only whoever holds the session's file gets here: nobody else is in its work folder.
+        base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
         await store.append(_started(spec, base, store=store))
         return await _drive(host, store, settings=spec.settings, places=places, stop=stop)
     finally:
+        if store.state.started is None:
+            _forget(host, spec.session)
         await store.aclose()
         if spec.ephemeral:
             _forget(host, spec.session)
@@ -184,7 +182,7 @@ def _make_home(host: Host) -> None:
 def _forget(host: Host, session: SessionId) -> None:
     shutil.rmtree(host.work_folder(session), ignore_errors=True)
     path = session_path(host.home, session)
-    for suffix in ("", "-wal", "-shm", ".lock"):
+    for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 

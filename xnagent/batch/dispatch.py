@@ -1,61 +1,44 @@
-"""Runs the jobs that have no result yet, several at a time. Each is a session of its own."""
+"""Gives jobs to an engine in a fair order, as many as may run and can be paid, and writes down what comes back."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
-from typing import Final, Literal
+from functools import partial
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectSendStream
 
 from xnagent.app.host import Host
-from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
-from xnagent.batch.failure import Caught, failure_record
+from xnagent.batch.assignment import Record, Report, Use, parse_report, use_of
+from xnagent.batch.budget import Purse
+from xnagent.batch.engine import JobEngine, JobLost, JobNews, JobOrder
+from xnagent.batch.failure import failure_record
+from xnagent.batch.handler import state_or_none
 from xnagent.batch.jobs import Job
-from xnagent.batch.repositories import Repositories
+from xnagent.batch.lending import Entry, Lender
+from xnagent.batch.plan import Plan, session_of
 from xnagent.batch.results import Results
-from xnagent.core.ids import SessionId
-from xnagent.core.record import SIGNAL_EXIT_CODE, final_record
-from xnagent.core.state import SessionState
-from xnagent.core.text import Json
-from xnagent.errors import StoreBusyError, StoreError, UsageError
-from xnagent.store.reading import read_state
+from xnagent.batch.stopping import BatchStop, Signal
+from xnagent.core.record import SIGNAL_EXIT_CODE
+from xnagent.errors import XnagentError
 from xnagent.store.sessions import session_path
 
-SESSION_DIGITS: Final = 16
 SOME_FAILED: Final = 4
 ALL_FAILED: Final = 3
-Signal = Literal["SIGINT", "SIGTERM"]
-Record = dict[str, Json]
 
 
-class BatchStop:
-    """A request to stop, handed on to every session that runs; no further job begins."""
+class WorkerLostError(XnagentError):
+    """The processes that worked on a job were lost, one after the other."""
 
-    def __init__(self) -> None:
-        self.signal: Signal | None = None
-        self._running: set[Stop] = set()
 
-    def request(self, signal: Signal) -> None:
-        """Ask to stop; the second time, at once."""
-        self.signal = self.signal or signal
-        for stop in self._running:
-            stop.request(signal)
+class Workers(Protocol):
+    """Who does the jobs."""
 
-    def enter(self) -> Stop:
-        """The stop of a session that begins."""
-        stop = Stop()
-        self._running.add(stop)
-        return stop
-
-    def leave(self, stop: Stop) -> None:
-        """The session ended."""
-        self._running.discard(stop)
+    async def work(self, closing: anyio.Event) -> None:
+        """Work until `closing` is set and what is in hand has ended; stop early when the batch is stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +49,13 @@ class BatchEnd:
     completed: int
     failed: int
     unfinished: int
-    """Jobs without a result: interrupted, or not begun."""
+    """Jobs that should have run and have no new result: interrupted, not begun, or not paid."""
     signal: Signal | None
+    stopped_by: str | None = None
+    """`usd`, `tokens` or `deadline`: the limit of the whole batch that kept jobs from their end."""
+    cost_usd: float = 0.0
+    """Of all results and of what is unfinished, as far as prices are known."""
+    tokens: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -80,115 +68,153 @@ class BatchEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """Limits of the whole batch; None: none."""
+
+    usd: float | None = None
+    """Earlier runs of the command included, as for `tokens`."""
+    tokens: int | None = None
+    deadline_seconds: float | None = None
+    """Of this run of the command."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Batch:
-    """Jobs, where their results go, and who is told of each."""
+    """Jobs, where their results go, who does them, and who is told of each."""
 
     host: Host
     jobs: Sequence[Job]
+    plan: Plan
     results: Results
-    repositories: Repositories
+    engine: JobEngine
+    workers: Workers
     stop: BatchStop
     news: MemoryObjectSendStream[Record]
     """Gets each result line once it is on the disk, and `{"id", "problem"}` for a job that could not be run now; it
     must be unbounded, and is closed at the end."""
-    writing: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held from the line to its news, so that both come in one order."""
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    lender: Lender = field(default_factory=lambda: Lender(usd=Purse(), tokens=Purse()))
+    waiting: list[Entry] = field(default_factory=list)
+    under_way: dict[str, Entry] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    stopped_by: str | None = None
 
-    async def run(self, at_once: int) -> BatchEnd:
-        """Run what has no result yet."""
-        queue = iter([job for job in self.jobs if job.job not in self.results.done])
+    async def run(self, window: int) -> BatchEnd:
+        """Run what is to be done, with so many jobs in the engine at once."""
+        await anyio.to_thread.run_sync(self._prepare)
         async with self.news, anyio.create_task_group() as group:
-            for _ in range(min(at_once, len(self.jobs))):
-                group.start_soon(self._work, queue)
+            if not self.waiting:
+                return self._end()
+            closing = anyio.Event()
+            group.start_soon(self.workers.work, closing)
+            async with anyio.create_task_group() as watchers:
+                watchers.start_soon(self._empty_when_stopped)
+                watchers.start_soon(self._stop_at_deadline)
+                await self._dispatch(window)
+                watchers.cancel_scope.cancel()
+            closing.set()
         return self._end()
 
+    def _prepare(self) -> None:
+        """Look at what earlier runs of the batch left."""
+        for job in self.plan.todo:
+            session = session_of(job, self.results.seed, results_so_far=self.results.lines[job.job])
+            path = session_path(self.host.home, session)
+            use = use_of(state_or_none(path)) if path.exists() else Use()
+            self.waiting.append(Entry(job=job, session=session, use=use))
+        uses = [entry.use for entry in self.waiting]
+        usd = self.results.spent_usd + sum(use.usd or 0.0 for use in uses)
+        tokens = self.results.spent_tokens + sum(use.tokens for use in uses)
+        self.lender = Lender(
+            usd=Purse(cap=self.limits.usd, spent=usd), tokens=Purse(cap=self.limits.tokens, spent=tokens)
+        )
+
+    async def _dispatch(self, window: int) -> None:
+        """Until nothing is under way and nothing more may begin."""
+        await self._fill(window)
+        while self.under_way:
+            for news in await self.engine.collect():
+                await self._take(news)
+            await self._fill(window)
+        if self.waiting and not self.stop.asked.is_set():
+            self.stopped_by = self.lender.refused
+            for entry in self.waiting:
+                self._tell(entry, f"not run: the batch's limit ({self.stopped_by}) leaves too little for it")
+
+    async def _fill(self, window: int) -> None:
+        """Submit what may begin. A job that can't be paid now waits for others to give back what they don't use."""
+        orders: list[JobOrder] = []
+        for entry in tuple(self.waiting):
+            if self.stop.asked.is_set() or len(self.under_way) >= window:
+                break
+            assignment = self.lender.lend(entry, waiting=len(self.waiting))
+            if assignment is not None:
+                entry.rounds += 1
+                self.waiting.remove(entry)
+                self.under_way[entry.order_id] = entry
+                orders.append(JobOrder(job=entry.order_id, payload=assignment.dump(), priority=entry.job.priority))
+        if orders:
+            await self.engine.submit(orders)
+
+    async def _take(self, news: JobNews) -> None:
+        entry = self.under_way.pop(news.job, None)
+        if entry is None:
+            return
+        report = await self._lost(entry, news) if isinstance(news, JobLost) else parse_report(news.result)
+        if report is None:
+            self.lender.repay(entry, entry.use, is_at_end=False)
+            return
+        is_starved = entry.is_starved(report.use)
+        self.lender.repay(entry, report.use, is_at_end=report.record is not None and not is_starved)
+        if is_starved:
+            self.waiting.insert(0, entry)
+        elif report.record is not None:
+            await self._write(entry.job, report.record)
+        elif report.problem is not None:
+            self._tell(entry, f"not run: {report.problem}")
+
+    async def _lost(self, entry: Entry, news: JobLost) -> Report:
+        state = await anyio.to_thread.run_sync(state_or_none, session_path(self.host.home, entry.session))
+        error = WorkerLostError(
+            f"WORKER_LOST: {news.detail}; look for what ends the process, such as too little memory"
+        )
+        return Report(use=use_of(state), record=failure_record(error, state=state))
+
+    async def _write(self, job: Job, record: Record) -> None:
+        with anyio.CancelScope(shield=True):
+            append = partial(self.results.append, job.job, record, digest=job.digest)
+            await anyio.to_thread.run_sync(append)
+            self.written.add(job.job)
+            self.news.send_nowait({"id": job.job, **record})
+
+    def _tell(self, entry: Entry, problem: str) -> None:
+        self.news.send_nowait({"id": entry.job.job, "problem": problem})
+
+    async def _empty_when_stopped(self) -> None:
+        """Take jobs back that nobody has, and ask for those that somebody has."""
+        await self.stop.asked.wait()
+        for order in tuple(self.under_way):
+            await self.engine.cancel(order, "the batch was stopped")
+
+    async def _stop_at_deadline(self) -> None:
+        if self.limits.deadline_seconds is not None:
+            await anyio.sleep(self.limits.deadline_seconds)
+            self.stopped_by = "deadline"
+            self.stop.end()
+
     def _end(self) -> BatchEnd:
-        codes = [self.results.done[job.job] for job in self.jobs if job.job in self.results.done]
-        if len(codes) == len(self.jobs):
-            self.results.forget_seed()
+        unfinished = {job.job for job in self.plan.todo} - self.written
+        codes = [self.results.done[job.job] for job in self.jobs if job.job not in unfinished]
         completed = codes.count(0)
+        if not unfinished:
+            self.results.forget_seed()
         return BatchEnd(
             total=len(self.jobs),
             completed=completed,
             failed=len(codes) - completed,
-            unfinished=len(self.jobs) - len(codes),
+            unfinished=len(unfinished),
             signal=self.stop.signal,
+            stopped_by=self.stopped_by,
+            cost_usd=round(self.lender.usd.spent, 8),
+            tokens=int(self.lender.tokens.spent),
         )
-
-    async def _work(self, queue: Iterator[Job]) -> None:
-        for job in queue:
-            if self.stop.signal is not None:
-                return
-            await self._one(job)
-
-    async def _one(self, job: Job) -> None:
-        with Caught(StoreBusyError) as busy:
-            record = await self._record(job)
-            if record is None:
-                return
-            with anyio.CancelScope(shield=True):
-                async with self.writing:
-                    await anyio.to_thread.run_sync(self.results.append, job.job, record)
-                    self.news.send_nowait({"id": job.job, **record})
-        if busy.error is not None:
-            self.news.send_nowait({"id": job.job, "problem": str(busy.error)})
-
-    async def _record(self, job: Job) -> Record | None:
-        """The final record of the job's session; None if it was interrupted and goes on another time."""
-        session = session_of(job, self.results.seed)
-        stop = self.stop.enter()
-        state: SessionState | None = None
-        with Caught(Exception) as caught:
-            state = await self._session(job, session, stop=stop)
-        self.stop.leave(stop)
-        if isinstance(caught.error, StoreBusyError):
-            raise caught.error
-        if caught.error is not None:
-            return failure_record(caught.error, state=_state_or_none(session_path(self.host.home, session)))
-        if state is None or state.settled is None or state.settled.outcome == "interrupted":
-            return None
-        return final_record(state)
-
-    async def _session(self, job: Job, session: SessionId, *, stop: Stop) -> SessionState:
-        """Run it, go on with it, or only read how it ended before its line was written."""
-        path = session_path(self.host.home, session)
-        known = await anyio.to_thread.run_sync(_state_or_none, path)
-        if known is None or known.started is None:
-            await anyio.to_thread.run_sync(_clear, path, self.host.work_folder(session))
-            placed = await self.repositories.place(job.repository, job.commit, stop=stop)
-            if placed is None:
-                return SessionState()
-            spec = SessionSpec(
-                objective=job.objective,
-                repository=placed.folder,
-                settings=job.settings,
-                session=session,
-                commit=placed.commit,
-                address=placed.address,
-            )
-            return await run_session(self.host, spec, stop=stop)
-        if known.settled is not None and known.settled.outcome != "interrupted":
-            return known
-        return await resume_session(self.host, session, settings=job.settings, message=None, stop=stop)
-
-
-def session_of(job: Job, seed: str) -> SessionId:
-    """The job's session: the same one whenever this batch goes on."""
-    digest = sha256(f"{seed}\0{job.job}\0{job.digest}".encode()).hexdigest()
-    return SessionId(f"s-{digest[:SESSION_DIGITS]}")
-
-
-def _state_or_none(path: Path) -> SessionState | None:
-    try:
-        return read_state(path)
-    except (StoreError, UsageError):
-        return None
-
-
-def _clear(path: Path, work: Path) -> None:
-    """Remove what a session left that was killed before its first event."""
-    if path.exists() and _state_or_none(path) is None:
-        return
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    shutil.rmtree(work, ignore_errors=True)

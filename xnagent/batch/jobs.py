@@ -18,8 +18,9 @@ from xnagent.config.sources import Setting, check_names, from_table
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
 
-KEYS: Final = ("id", "repo", "commit", "objective", "checks", "model", "limits")
+KEYS: Final = ("id", "repo", "commit", "objective", "checks", "model", "limits", "priority")
 ID_DIGITS: Final = 12
+HIGHEST_PRIORITY: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class Job:
     commit: str | None
     """Where it begins: an id, a tag, a branch; None: from the folder as it is, or from the default branch."""
     settings: Settings
+    priority: int = 0
+    """Jobs with a higher one begin first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +100,22 @@ def _job(fields: Mapping[str, Any], line: bytes, *, where: str, defaults: Defaul
     objective = _text(fields, "objective", where=where)
     if objective is None:
         raise UsageError(f'JOB_MALFORMED: {where}: "objective" is missing')
+    changes = _changes(fields, where, settings=defaults.settings)
     return Job(
         job=_text(fields, "id", where=where) or f"j-{digest[:ID_DIGITS]}",
         digest=digest,
         objective=objective,
         repository=named_repository(_text(fields, "repo", where=where), where=where, base=defaults.repository),
         commit=_text(fields, "commit", where=where),
-        settings=with_settings(defaults.settings, _changes(fields, where, settings=defaults.settings)),
+        settings=with_settings(defaults.settings, changes) if changes else defaults.settings,
+        priority=_priority(fields.get("priority", 0), where),
     )
+
+
+def _priority(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > HIGHEST_PRIORITY:
+        raise UsageError(f'JOB_MALFORMED: {where}: "priority" must be a whole number such as 1, not {value!r}')
+    return value
 
 
 def _text(fields: Mapping[str, Any], name: str, *, where: str) -> str | None:

@@ -7,16 +7,18 @@ import json
 import os
 import secrets
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from xnagent.core.text import Json, clean
 from xnagent.errors import StoreBusyError, StoreWriteError, UsageError
 
+DIGEST_DIGITS: Final = 12
 NONCE_BYTES: Final = 6
 SEED_SUFFIX: Final = ".batch"
 TORN_SUFFIX: Final = ".torn"
@@ -34,6 +36,13 @@ class Results:
     """Exit code by job id."""
     problems: list[str] = field(default_factory=list)
     """What was wrong with the file, for people."""
+    known: dict[str, str] = field(default_factory=dict)
+    """Digest of the job's line by job id, as it was when the batch last began or the result was written."""
+    lines: Counter[str] = field(default_factory=Counter)
+    """How many results a job has; the last one counts."""
+    spent_usd: float = 0.0
+    """By all lines, superseded ones too."""
+    spent_tokens: int = 0
 
     def __enter__(self) -> Self:
         """Hold the file."""
@@ -45,16 +54,25 @@ class Results:
         """Let others have it."""
         os.close(self.descriptor)
 
-    def append(self, job: str, record: Mapping[str, Json]) -> None:
-        """Add one line; it is on the disk when this returns. Raises StoreWriteError."""
-        line = json.dumps({"id": job, **record}, ensure_ascii=False, separators=(",", ":"))
+    def append(self, job: str, record: Mapping[str, Json], *, digest: str = "") -> None:
+        """Add one line; it is on the disk when this returns. Raises StoreWriteError.
+
+        `digest` tells later which job line it is the result of.
+        """
+        result = {"id": job, **record} | ({"line": digest[:DIGEST_DIGITS]} if digest else {})
+        line = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
         try:
             _write(self.descriptor, clean(line).encode() + b"\n")
         except OSError as error:
             raise StoreWriteError(
                 f"RESULTS_WRITE_FAILED: {self.path}: {error.strerror}; free space and run it again"
             ) from error
-        self.done[job] = cast("int | None", record.get("exit_code"))
+        _count(self, result)
+
+    def remember(self, digests: Mapping[str, str]) -> None:
+        """Keep beside the file which lines the jobs had when the batch began."""
+        self.known |= digests
+        _keep(self.path, self.seed, digests=self.known)
 
     def forget_seed(self) -> None:
         """Every job has its line: nothing is left to be found again."""
@@ -73,7 +91,8 @@ def open_results(path: Path) -> Results:
         raise UsageError(f"RESULTS_UNWRITABLE: {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         _hold(descriptor, path)
-        results = Results(path=path, descriptor=descriptor, seed=_seed(path, is_new=is_new))
+        seed, known = _seed(path, is_new=is_new)
+        results = Results(path=path, descriptor=descriptor, seed=seed, known=known)
         _read(results)
     except OSError as error:
         os.close(descriptor)
@@ -101,18 +120,33 @@ def _hold(descriptor: int, path: Path) -> None:
         raise StoreBusyError(f"RESULTS_BUSY: another batch writes to {path}; wait until it ends or stop it") from error
 
 
-def _seed(path: Path, *, is_new: bool) -> str:
+def _seed(path: Path, *, is_new: bool) -> tuple[str, dict[str, str]]:
+    """The batch's name and the lines of its jobs, as kept beside the file."""
     place = _beside(path, SEED_SUFFIX)
-    if not is_new and place.is_file() and (kept := place.read_text(encoding="utf-8", errors="replace").strip()):
-        return kept
+    if not is_new and place.is_file():
+        seed, _, rest = place.read_text(encoding="utf-8", errors="replace").partition("\n")
+        if seed.strip():
+            return seed.strip(), _digests(rest)
     seed = secrets.token_hex(NONCE_BYTES)
+    _keep(path, seed, digests={})
+    return seed, {}
+
+
+def _digests(text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return {str(job): str(digest) for job, digest in found.items()} if isinstance(found, dict) else {}
+
+
+def _keep(path: Path, seed: str, *, digests: Mapping[str, str]) -> None:
     draft = _beside(path, f"{SEED_SUFFIX}.new")
     with draft.open("w", encoding="utf-8") as file:
-        file.write(f"{seed}\n")
+        file.write(f"{seed}\n{json.dumps(digests)}\n")
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(place)
-    return seed
+    draft.replace(_beside(path, SEED_SUFFIX))
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -127,10 +161,25 @@ def _read(results: Results) -> None:
     for number, line in enumerate(lines, 1):
         record = _parse(line)
         if record is not None:
-            code = record.get("exit_code")
-            results.done.setdefault(str(record["id"]), code if isinstance(code, int) else None)
+            _count(results, record)
         elif line.strip():
             results.problems.append(f"{results.path}:{number}: no result, {len(line):,} bytes; left as it is")
+
+
+def _count(results: Results, record: Mapping[str, Any]) -> None:
+    """One more line."""
+    job, code, usage = str(record["id"]), record.get("exit_code"), record.get("usage")
+    results.done[job] = code if isinstance(code, int) else None
+    results.lines[job] += 1
+    if isinstance(digest := record.get("line"), str):
+        results.known[job] = digest
+    if isinstance(usage, dict):
+        results.spent_usd += _number(usage.get("cost_usd"))
+        results.spent_tokens += int(_number(usage.get("input_tokens")) + _number(usage.get("output_tokens")))
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _end(results: Results, rest: bytes, *, start: int) -> list[bytes]:

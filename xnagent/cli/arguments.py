@@ -43,10 +43,34 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
     )
-    parser.add_argument("-j", "--jobs-at-once", type=_count, metavar="N", help="sessions at the same time (default 1)")
+    parser.add_argument("--retry-failed", action="store_true", help="run jobs again that did not end with exit code 0")
+    group = parser.add_argument_group("how many at once, and how much in all")
+    _add_slots(group, "sessions at the same time, in all processes (default 1)")
+    group.add_argument("--processes", type=_count, metavar="N", help="worker processes, for sessions to be spread over")
+    group.add_argument("--batch-usd", type=_amount, metavar="N", help="for the whole batch; lent to jobs beforehand")
+    group.add_argument("--batch-tokens", type=_count, metavar="N", help="for the whole batch; lent to jobs beforehand")
+    group.add_argument("--batch-deadline", type=_amount, metavar="SECONDS", help="then all stop, and can go on later")
     _add_folder(parser)
     _add_model(parser)
     _add_limits(parser)
+
+
+def _add_worker(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--queue", required=True, metavar="FILE", help="the queue of a batch that runs")
+    _add_slots(parser, "sessions at the same time (default 1)")
+    parser.add_argument("--sharers", type=_count, metavar="N", help="so many workers share the provider's limits")
+    parser.add_argument("--with-stdin", action="store_true", help="end when stdin closes")
+
+
+def _add_slots(parser: argparse._ActionsContainer, about: str) -> None:
+    parser.add_argument("-j", "--jobs-at-once", type=_count, metavar="N", help=about)
+    parser.add_argument(
+        "--calls-at-once", type=_count, metavar="N", help="model calls at the same time to one endpoint (no limit)"
+    )
+    parser.add_argument("--engine", choices=("local",), help="who hands out the jobs (default local)")
+    parser.add_argument(
+        "--lease-seconds", type=_amount, metavar="N", help="after so long a silence a worker is lost (default 30)"
+    )
 
 
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +116,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "run": Command("xnagent.cli.run", "one session to its end", _add_run),
     "resume": Command("xnagent.cli.resume", "go on after a crash, a limit or a question", _add_resume),
     "batch": Command("xnagent.cli.batch", "many sessions; again: go on where it stopped", _add_batch),
+    "worker": Command("xnagent.cli.worker", "do the jobs of a batch of this machine", _add_worker),
     "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),
     "inspect": Command("xnagent.cli.inspect", "what happened in a session", _add_inspect),
     "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),
@@ -183,6 +208,16 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--network", metavar="on|off")
     group.add_argument("--allow", action="append", metavar="RULE")
     group.add_argument("--deny", action="append", metavar="RULE")
+
+
+def _amount(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number
 
 
 def _count(text: str) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
+import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -15,23 +18,33 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from xnagent.app.host import Host
-from xnagent.batch.dispatch import Batch, BatchEnd, BatchStop, Record
+from xnagent.batch.assignment import Record
+from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits, Workers
 from xnagent.batch.jobs import Defaults, Job, read_jobs
-from xnagent.batch.repositories import Repositories
+from xnagent.batch.local import LocalEngine
+from xnagent.batch.plan import Plan, make_plan
+from xnagent.batch.processes import WorkerProcesses
+from xnagent.batch.queue import Queue, queue_path, remove
 from xnagent.batch.results import Results, open_results
+from xnagent.batch.stopping import BatchStop
+from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
 from xnagent.cli.options import boxing, folder_of, host_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
+from xnagent.cli.tally import Display, PlainDisplay, Tally, told
+from xnagent.cli.worker import gates_of, terms_of
+from xnagent.config.entry import Role, model_entry
 from xnagent.errors import UsageError
-from xnagent.inspect.plain import line, money
+from xnagent.inspect.plain import count, line, money
 
-LINE_WIDTH: Final = 300
+LISTED: Final = 8
+ROLES: Final[tuple[Role, ...]] = ("planner", "worker")
 
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Check every line, then run those that have no result."""
-    repository, host = folder_of(arguments), host_of(arguments)
+    repository, host = folder_of(arguments), replace(host_of(arguments), gates=gates_of(arguments))
     settings = settings_of(arguments, host, repository=repository)
     out = Path(arguments.out)
     if getattr(arguments, "ephemeral", False):
@@ -39,16 +52,51 @@ def execute(arguments: Namespace, console: Console) -> int:
     if out.resolve() == Path(arguments.jobs).resolve():
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
+    limits = _limits(arguments, jobs)
     start_logging(arguments, console)
     with open_results(out) as results:
-        for problem in results.problems:
-            console.warn(f"RESULTS_DAMAGED: {problem}")
-        done = sum(job.job in results.done for job in jobs)
-        console.say(f"{boxing(settings.sandbox.mode)}\n{len(jobs)} jobs, {done} of them have a result already")
-        work = Work(host=host, jobs=jobs, results=results, at_once=getattr(arguments, "jobs_at_once", 1))
+        plan = make_plan(jobs, results, may_retry=getattr(arguments, "retry_failed", False))
+        console.say(boxing(settings.sandbox.mode))
+        work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, arguments=arguments)
+        _introduce(work, console)
+        results.remember({job.job: job.digest for job in jobs})
         end = anyio.run(_run, work, console)
     _tell(end, console)
     return end.exit_code
+
+
+def _limits(arguments: Namespace, jobs: Sequence[Job]) -> BatchLimits:
+    """The limits of the whole batch. Raises UsageError where one can't be kept."""
+    limits = BatchLimits(
+        usd=getattr(arguments, "batch_usd", None),
+        tokens=getattr(arguments, "batch_tokens", None),
+        deadline_seconds=getattr(arguments, "batch_deadline", None),
+    )
+    for job in jobs if limits.usd is not None else ():
+        for entry in (model_entry(job.settings, role) for role in ROLES):
+            if entry.price is None:
+                raise UsageError(
+                    f"BATCH_USD: {job.job}: the price of {entry.name} is not known, so --batch-usd can't be kept; "
+                    f'give it one ([models."{entry.name}".price]), or limit tokens with --batch-tokens'
+                )
+    return limits
+
+
+def _introduce(work: Work, console: Console) -> None:
+    jobs, plan, results = work.jobs, work.plan, work.results
+    for problem in results.problems:
+        console.warn(f"RESULTS_DAMAGED: {problem}")
+    done = sum(job.job in results.done for job in jobs)
+    console.say(f"{len(jobs)} jobs, {done} of them have a result already")
+    notes = (
+        ("JOBS_CHANGED", plan.changed, "the line is not what it was; begins anew, the last result counts"),
+        ("JOBS_REMOVED", plan.removed, "known from before, and no line names it any more; its result stays"),
+        ("JOBS_RETRIED", plan.retried, "did not complete; runs again in a new session, the last result counts"),
+    )
+    for code, names, what in notes:
+        if names:
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            console.say(f"{code}: {', '.join(names[:LISTED])}{more}: {what}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,53 +105,111 @@ class Work:
 
     host: Host
     jobs: Sequence[Job]
+    plan: Plan
     results: Results
-    at_once: int
+    limits: BatchLimits
+    arguments: Namespace
+
+    @property
+    def at_once(self) -> int:
+        """Sessions at the same time, in all processes."""
+        return int(getattr(self.arguments, "jobs_at_once", self.processes or 1))
+
+    @property
+    def processes(self) -> int:
+        """Worker processes; 0: the batch's own does the work."""
+        asked = int(getattr(self.arguments, "processes", 0))
+        return min(asked, int(getattr(self.arguments, "jobs_at_once", asked)))
 
 
 async def _run(work: Work, console: Console) -> BatchEnd:
     stop = BatchStop()
-    news, told = anyio.create_memory_object_stream[Record](math.inf)
+    queue = Queue(path=queue_path(work.host.home, work.results.seed), terms=terms_of(work.arguments))
+    await anyio.to_thread.run_sync(queue.create)
+    if console.verbosity > 0:
+        console.say(f"queue {queue.path}")
+    engine = LocalEngine(queue=queue, clock=work.host.clock)
+    news, told_of = anyio.create_memory_object_stream[Record](math.inf)
     batch = Batch(
         host=work.host,
         jobs=work.jobs,
+        plan=work.plan,
         results=work.results,
-        repositories=Repositories(work.host),
+        engine=engine,
+        workers=_workers(work, engine, stop=stop),
         stop=stop,
         news=news,
+        limits=work.limits,
     )
-    async with anyio.create_task_group() as group:
-        await group.start(hand_on_signals, stop)
-        async with anyio.create_task_group() as inner:
-            inner.start_soon(partial(_follow, told, console=console, total=len(work.jobs)))
-            end = await batch.run(work.at_once)
-        group.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as group:
+            await group.start(hand_on_signals, stop)
+            async with anyio.create_task_group() as inner:
+                inner.start_soon(partial(_follow, told_of, work, console=console))
+                end = await batch.run(work.at_once + work.processes)
+            group.cancel_scope.cancel()
+    finally:
+        remove(queue.path)
     outlast_signals(end.exit_code)
     return end
 
 
-async def _follow(told: MemoryObjectReceiveStream[Record], *, console: Console, total: int) -> None:
-    count = 0
-    async with told:
-        async for record in told:
-            count += "problem" not in record
-            await anyio.to_thread.run_sync(partial(_show, record, f"[{count}/{total}]", console=console))
+def _workers(work: Work, engine: LocalEngine, *, stop: BatchStop) -> Workers:
+    if not work.processes:
+        return OwnWorkers(host=work.host, engine=engine, stop=stop, slots=work.at_once)
+    shares = [
+        work.at_once // work.processes + (number < work.at_once % work.processes) for number in range(work.processes)
+    ]
+    return WorkerProcesses(commands=[_command(work, engine.queue.path, slots=slots) for slots in shares], stop=stop)
 
 
-def _show(record: Record, place: str, *, console: Console) -> None:
+def _command(work: Work, queue: Path, *, slots: int) -> list[str]:
+    """The command line of a worker process."""
+    command = [sys.executable, "-m", "xnagent", "worker", "--engine", "local", "--queue", str(queue.absolute())]
+    command += ["--home", str(work.host.home.absolute()), "-j", str(slots), "--with-stdin"]
+    command += ["--sharers", str(work.processes), "--lease-seconds", str(terms_of(work.arguments).lease_seconds)]
+    if (calls := work.host.gates.at_once) is not None:
+        command += ["--calls-at-once", str(max(calls // work.processes, 1))]
+    if (log := getattr(work.arguments, "log_file", None)) is not None:
+        command += ["--log-file", str(log)]
+    return command
+
+
+async def _follow(told_of: MemoryObjectReceiveStream[Record], work: Work, *, console: Console) -> None:
+    done = len(work.jobs) - len(work.plan.todo)
+    tally = Tally(total=len(work.jobs), done=done, began=time.monotonic())
+    display = _display(console)
+    display.show(tally, "")
+    try:
+        async with told_of:
+            async for record in told_of:
+                await anyio.to_thread.run_sync(partial(_show, record, tally, display=display, console=console))
+    finally:
+        display.close()
+
+
+def _display(console: Console) -> Display:
+    if console.is_terminal and console.verbosity == 0:
+        return cast("Display", importlib.import_module("xnagent.cli.live").LiveDisplay())
+    return PlainDisplay(console)
+
+
+def _show(record: Record, tally: Tally, *, display: Display, console: Console) -> None:
     if "problem" in record:
-        console.warn(line(f"{record['id']}: not run: {record['problem']}", LINE_WIDTH))
+        display.show(tally, line(f"{record['id']}: {record['problem']}", 300))
         return
     if console.output == "jsonl":
         console.record(record)
-    error = cast("dict[str, str] | None", record["error"])
-    usage = cast("dict[str, float | None]", record["usage"])
-    why = f": {error['message']}" if error else ""
-    console.say(line(f"{place} {record['id']}: {record['outcome']}, {money(usage['cost_usd'])}{why}", LINE_WIDTH))
+    tally.count(record)
+    display.show(tally, told(record, tally, now=time.monotonic()))
 
 
 def _tell(end: BatchEnd, console: Console) -> None:
     left = f", {end.unfinished} unfinished: run the same command again to go on" if end.unfinished else ""
+    if end.stopped_by is not None:
+        option = f"--batch-{end.stopped_by}"
+        left += f" ({option} is used up; give it more)" if end.stopped_by != "deadline" else f" ({option} came)"
     console.say(f"{end.completed} of {end.total} jobs completed, {end.failed} did not{left}")
+    console.say(f"{money(end.cost_usd)}, {count(end.tokens)} tokens in all")
     if console.output != "text":
         console.record({"type": "batch", **asdict(end), "exit_code": end.exit_code})

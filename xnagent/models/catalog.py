@@ -11,6 +11,7 @@ from xnagent.core.lifetime import Lifetime
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
+from xnagent.models.gate import BYTES_PER_TOKEN, LIFETIME_SECONDS, Gates, Warmth
 from xnagent.models.transport import HttpTransport, Timeouts
 from xnagent.models.wire_model import WireModel
 from xnagent.models.wires import BY_NAME, wire_named
@@ -54,9 +55,24 @@ class ModelEntry:
     """Further parameters of its requests."""
 
 
-def create_model(entry: ModelEntry, key: str | None, *, timeouts: Timeouts | None = None) -> Model:
-    """The model object. Raises UsageError if the entry names a wire or an address that cannot be used."""
+def create_model(
+    entry: ModelEntry, key: str | None, *, timeouts: Timeouts | None = None, gates: Gates | None = None
+) -> Model:
+    """The model object, behind its gate. Raises UsageError if the entry's wire or address cannot be used."""
     wire = wire_named(entry.wire, model=entry.name)
     if not entry.base_url:
         raise UsageError(f"BASE_URL_MISSING: model {entry.name!r} has no address; give --base-url")
-    return WireModel(HttpTransport(entry.base_url, key, timeouts=timeouts), wire)
+    place = {"endpoint": entry.base_url, "key": entry.api_key_env, "model": entry.name}
+    gate = None if gates is None else gates.to(**place, warmth=_warmth(entry))
+    return WireModel(HttpTransport(entry.base_url, key, timeouts=timeouts), wire, gate=gate)
+
+
+def _warmth(entry: ModelEntry) -> Warmth | None:
+    """None where nothing is known of a cache that serves a head to others: then nobody waits for it to be warm."""
+    is_cheaper = entry.price is not None and entry.price.cached_usd < entry.price.input_usd
+    if not is_cheaper or entry.cache.has_whole_requests:
+        return None
+    return Warmth(
+        lifetime_seconds=entry.cache.lifetime_seconds or LIFETIME_SECONDS,
+        minimum_bytes=(entry.cache.minimum_tokens or 0) * BYTES_PER_TOKEN,
+    )

@@ -25,6 +25,7 @@ from xnagent.errors import ModelError, UsageError
 from xnagent.models.connections import Connections, open_connections
 from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
+from xnagent.models.gate import Turn
 
 MAX_BODY_BYTES: Final = 1 << 20
 """How much of an error is read."""
@@ -81,14 +82,14 @@ class HttpTransport:
         """The endpoint's host, for people."""
         return self._url.host
 
-    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder) -> float | None:
+    async def exchange(self, to: Target, content: bytes, *, decoder: Decoder, told: Turn | None = None) -> float | None:
         """Post the content, feed the answer to the decoder; seconds until the first piece of the answer.
 
         Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
         """
         now = anyio.current_time()
         wait = anyio.CancelScope(deadline=now + self._timeouts.progress_seconds)
-        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait)
+        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait, told=told)
         try:
             await self._bounded(self._request(to, content), attempt)
         except ModelError as error:
@@ -123,7 +124,7 @@ class HttpTransport:
         try:
             response = await connection.handle_async_request(request)
             try:
-                attempt.has_headers = True
+                attempt.begin(response)
                 await self._read(response, attempt)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -204,6 +205,13 @@ class _Attempt:
     has_headers: bool = False
     first_piece_seconds: float | None = None
     error: ModelError | None = None
+    told: Turn | None = None
+
+    def begin(self, response: httpx.Response) -> None:
+        """The headers came."""
+        self.has_headers = True
+        if self.told is not None:
+            self.told.headers(response.status_code, response.headers)
 
     def feed(self, data: str) -> None:
         """Hand on one data string; a piece of the answer moves the limit for progress."""
@@ -221,6 +229,8 @@ class _Attempt:
         now = anyio.current_time()
         if self.first_piece_seconds is None and self.decoder.has_begun:
             self.first_piece_seconds = now - self.started
+            if self.told is not None:
+                self.told.first_piece()
         more = DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds
         self.scope.deadline = now + more
 

@@ -41,7 +41,7 @@ def parse_retry_after(headers: Mapping[str, str], now: datetime) -> float | None
     milliseconds = lowered.get("retry-after-ms", "")
     if _NUMBER.fullmatch(milliseconds) and (wait := _positive(float(milliseconds))) is not None:
         return wait / 1000
-    return _seconds(lowered.get("retry-after", ""), now)
+    return seconds_until(lowered.get("retry-after", ""), now)
 
 
 def wished_seconds(headers: Mapping[str, str], *, status: int | None, body: str, now: datetime) -> float | None:
@@ -51,7 +51,7 @@ def wished_seconds(headers: Mapping[str, str], *, status: int | None, body: str,
     """
     told = parse_retry_after(headers, now)
     if told is None and (found := _IN_BODY.search(body)):
-        told = _seconds((found[1] or found[2]).strip(), now)
+        told = seconds_until((found[1] or found[2]).strip(), now)
     if told is None and status == _RATE_LIMITED:
         told = max(_resets(_lowered(headers), now), default=None)
     return told
@@ -66,11 +66,12 @@ def _resets(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
     for name, value in headers.items():
         left = headers.get(name.replace("reset", "remaining"), "0")
         if _RESET.fullmatch(name) and not (_NUMBER.fullmatch(left) and float(left) > 0):
-            wait = _seconds(value, now)
+            wait = seconds_until(value, now)
             yield from () if wait is None else (wait,)
 
 
-def _seconds(value: str, now: datetime) -> float | None:
+def seconds_until(value: str, now: datetime) -> float | None:
+    """Seconds that a number, a duration, a date or a moment since 1970 is ahead; None for all that is not."""
     if _NUMBER.fullmatch(value):
         number = float(value)
         if number >= _EPOCH_SECONDS:

@@ -1,0 +1,158 @@
+"""Does a job, for every engine alike. What was begun goes on from its log; what is over is only reported."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from xnagent.app.host import Host
+from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
+from xnagent.batch.assignment import Assignment, Report, parse_assignment, use_of
+from xnagent.batch.engine import EngineError, JobCancelledError, JobContext, JobPostponedError, LeaseLostError
+from xnagent.batch.failure import Caught, failure_record
+from xnagent.batch.repositories import Repositories
+from xnagent.batch.stopping import BatchStop
+from xnagent.core.ids import SessionId
+from xnagent.core.record import final_record
+from xnagent.core.state import SessionState
+from xnagent.errors import StoreBusyError, StoreError, UsageError
+from xnagent.store.lock import acquire
+from xnagent.store.reading import read_state
+from xnagent.store.sessions import session_path
+
+BUSY_SECONDS: Final = 2.0
+BUSY_ATTEMPTS: Final = 20
+"""A session that another process holds is tried so often: its owner may be one that lost the lease and is stopping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHandler:
+    """Implements `JobHandler`."""
+
+    host: Host
+    stop: BatchStop
+    repositories: Repositories
+
+    async def handle(self, context: JobContext) -> str:
+        """Run the session to its end, or as far as it comes."""
+        assignment = parse_assignment(context.order.payload)
+        path = session_path(self.host.home, assignment.session)
+        stop = self.stop.enter()
+        state: SessionState | None = None
+        attended = Attended(context=context, stop=stop)
+        with Caught(Exception) as caught:
+            async with anyio.create_task_group() as group:
+                group.start_soon(attended.beat)
+                state = await self._attempt(context, assignment, stop=stop)
+                group.cancel_scope.cancel()
+        self.stop.leave(stop)
+        if attended.is_lost:
+            raise LeaseLostError(f"LEASE_LOST: {context.order.job}: somebody else has it now")
+        if caught.error is not None:
+            state = await anyio.to_thread.run_sync(state_or_none, path)
+            return _failed(caught.error, context, state=state).dump()
+        return _report(state).dump()
+
+    async def _attempt(self, context: JobContext, assignment: Assignment, *, stop: Stop) -> SessionState:
+        known = await anyio.to_thread.run_sync(state_or_none, session_path(self.host.home, assignment.session))
+        if known is not None:
+            await context.heartbeat(known.request_count)
+        return await self._session(assignment, known, stop=stop)
+
+    async def _session(self, assignment: Assignment, known: SessionState | None, *, stop: Stop) -> SessionState:
+        """Run it, go on with it, or only read how it ended before that was reported."""
+        host, session = self.host, assignment.session
+        if known is None or known.started is None:
+            await anyio.to_thread.run_sync(_clear, host, session)
+            placed = await self.repositories.place(assignment.repository, assignment.commit, stop=stop)
+            if placed is None:
+                return SessionState()
+            spec = SessionSpec(
+                objective=assignment.objective,
+                repository=placed.folder,
+                settings=assignment.settings,
+                session=session,
+                commit=placed.commit,
+                address=placed.address,
+            )
+            return await run_session(host, spec, stop=stop)
+        is_over = known.settled is not None and known.settled.outcome != "interrupted"
+        if is_over and not (assignment.goes_on and use_of(known).limit is not None):
+            return known
+        return await resume_session(host, session, settings=assignment.settings, message=None, stop=stop)
+
+
+def _report(state: SessionState | None) -> Report:
+    is_over = state is not None and state.settled is not None and state.settled.outcome != "interrupted"
+    return Report(use=use_of(state), record=final_record(state) if state is not None and is_over else None)
+
+
+@dataclass(slots=True, kw_only=True)
+class Attended:
+    """Shows the engine that the session lives, and stops it when the engine says so."""
+
+    context: JobContext
+    stop: Stop
+    is_lost: bool = False
+
+    async def beat(self) -> None:
+        """Until cancelled."""
+        while True:
+            await anyio.sleep(self.context.beat_seconds)
+            try:
+                await self.context.heartbeat()
+            except JobCancelledError:
+                self.stop.request("SIGINT")
+                return
+            except LeaseLostError:
+                self.is_lost = True
+                self.stop.request("SIGTERM")
+                self.stop.request("SIGTERM")
+                return
+
+
+def _failed(error: BaseException, context: JobContext, *, state: SessionState | None) -> Report:
+    """A session that an error ended. What lies with the engine is raised, what may be gone soon is postponed."""
+    match error:
+        case LeaseLostError() | EngineError():
+            raise error
+        case JobCancelledError():
+            return Report(use=use_of(state))
+        case StoreBusyError() if context.attempt < BUSY_ATTEMPTS:
+            raise JobPostponedError(str(error), after_seconds=BUSY_SECONDS) from error
+        case StoreBusyError():
+            return Report(use=use_of(state), problem=str(error))
+        case _:
+            return Report(use=use_of(state), record=failure_record(error, state=state))
+
+
+def state_or_none(path: Path) -> SessionState | None:
+    """How far the session came; None if it has no log that can be read."""
+    try:
+        return read_state(path)
+    except (StoreError, UsageError):
+        return None
+
+
+def _clear(host: Host, session: SessionId) -> None:
+    """Remove what a session left that was killed before its first event. Raises StoreBusyError if it lives."""
+    path, work = session_path(host.home, session), host.work_folder(session)
+    if not path.exists() and not work.exists():
+        return
+    lock = acquire(path, since=host.clock.now())
+    try:
+        state = state_or_none(path)
+        if state is not None and state.started is not None:
+            raise StoreBusyError(f"SESSION_BUSY: {session} was begun by another process a moment ago")
+        if path.exists() and state is None:
+            return
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
+    finally:
+        lock.release()
