@@ -128,6 +128,7 @@ async def resume_session(
     A session that its Planner finished is not opened again without a message, given or waiting in its mailbox: its
     state is returned as it is.
     """
+    _check_home(host)
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:
         state = store.state
@@ -179,12 +180,25 @@ def _make_home(host: Host) -> None:
     """Sessions and repositories need a folder that can be written to; say so before anything begins."""
     try:
         host.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(host, error) from error
+    _check_home(host)
+
+
+def _check_home(host: Host) -> None:
+    try:
         with tempfile.TemporaryFile(dir=host.home):
             pass
+    except FileNotFoundError:
+        return
     except OSError as error:
-        raise UsageError(
-            f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
-        ) from error
+        raise _unusable(host, error) from error
+
+
+def _unusable(host: Host, error: OSError) -> UsageError:
+    return UsageError(
+        f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
+    )
 
 
 def _forget(host: Host, session: SessionId) -> None:

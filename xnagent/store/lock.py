@@ -51,7 +51,8 @@ def acquire(path: Path, *, since: str) -> Lock:
         time.sleep(PAUSE_SECONDS)
     raise StoreBusyError(
         f"SESSION_BUSY: {path.stem} is run by {holder_of(path)}. "
-        f"Wait until it ends or stop it, then try again; reading (`inspect`, `sessions`) works meanwhile."
+        f"Wait until it ends, or stop it with `xnagent cancel {path.stem}`; `xnagent tell` reaches it, and reading "
+        f"(`inspect`, `sessions`) works meanwhile."
     )
 
 
