@@ -86,7 +86,7 @@ async def test_B058_readers_of_sessions_say_when_their_output_did_not_fit(bench:
     for words in (["inspect", name, "--events", "--json", *home], ["request", name, "1", *home], ["run", "--help"]):
         line = shlex.join([sys.executable, "-m", "xnagent", *words])
         both = f"{line} | true; gone=${{PIPESTATUS[0]}}; {line} > /dev/full; echo $gone $?"
-        code, out, err = finished(begin(bench, ["bash", "-c", both]))
+        _, out, err = finished(begin(bench, ["bash", "-c", both]))
         assert out == "0 1\n", words
         assert err.count("\n") <= 1, err
         assert "Exception" not in err

@@ -57,8 +57,6 @@ class SessionSpec:
     session: SessionId
     commit: str | None = None
     """Begin from this commit instead of the tree as it is."""
-    ephemeral: bool = False
-    """Keep nothing of it."""
 
 
 class Stop:
@@ -116,8 +114,6 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
     finally:
         await store.aclose()
-        if spec.ephemeral:
-            _forget(host, spec.session)
 
 
 async def resume_session(
@@ -199,13 +195,6 @@ def _unusable(host: Host, error: OSError) -> UsageError:
     return UsageError(
         f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
     )
-
-
-def _forget(host: Host, session: SessionId) -> None:
-    shutil.rmtree(host.work_folder(session), ignore_errors=True)
-    path = session_path(host.home, session)
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
