@@ -13,11 +13,6 @@ from xnagent.store.mailbox import LONGEST_BYTES, FolderMailbox, mailbox_folder
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def mailbox(tmp_path: Path) -> FolderMailbox:
     return FolderMailbox(mailbox_folder(tmp_path / "s-1.db"))
 
