@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.e2e.bench import Bench, Ended, bash, finish, on, scripted, start, submit, task, until
+from tests.e2e.bench import Bench, Ended, bash, call, finish, on, reply, scripted, start, submit, task, until
 from tests.e2e.command import begin, environment, finished, kill, resume_line, run_line, session_of, wait_until
 from tests.e2e.test_stopping import is_alive
 from xnagent.app.letters import mailbox_of
@@ -212,9 +212,8 @@ def test_B061_one_session_of_a_batch_is_cancelled_and_another_is_told(tmp_path: 
     def brain(view: RequestView) -> ReplySpec:
         if "the user wrote m1" in view.new_text:
             return finish().reply
-        return (
-            ReplySpec(fault=Fault(hang="start")) if "apple" in view.first_user else ReplySpec(text="", delay_seconds=2)
-        )
+        looks = reply(call("glob", pattern="*"), delay_seconds=0.5)
+        return ReplySpec(fault=Fault(hang="start")) if "apple" in view.first_user else looks
 
     with ScriptedServer(brain=brain) as server:
         line = run_line(bench, server)
