@@ -79,18 +79,6 @@ async def test_a_change_of_the_user_meanwhile_is_not_overwritten(bench: Bench):
     assert ended.record["workspace"]["detail"]
 
 
-async def test_an_ephemeral_session_leaves_nothing(bench: Bench):
-    with ScriptedServer(ONE_RUN) as server:
-        settings = server_settings(server.base_url)
-        spec = SessionSpec(
-            objective="x", repository=bench.repository, settings=settings, session=SESSION, ephemeral=True
-        )
-        state = await run_session(bench.host, spec, stop=Stop())
-    assert state.settled.exit_code == 0
-    assert bench.read("a.py") == "x = 2\n"
-    assert [path for path in bench.host.home.rglob("*") if path.is_file()] == []
-
-
 @pytest.mark.parametrize(
     ("model", "environ", "message"),
     [

@@ -189,6 +189,16 @@ def test_the_objective_comes_from_stdin_or_a_file_and_is_cleaned(shell: Shell):
     assert not (shell.home / "sessions").exists()
 
 
+def test_an_ephemeral_session_leaves_only_its_result(shell: Shell):
+    temporary = shell.folder / "tmp"
+    temporary.mkdir()
+    with ScriptedServer(working()) as server:
+        done = shell.with_variables(TMPDIR=str(temporary)).run("run", "x", *model(server.base_url), "--ephemeral")
+    assert (done.code, (shell.repository / "cfg.py").read_text()) == (0, "a = 2\n")
+    assert list(temporary.iterdir()) == []
+    assert not (shell.home / "sessions").exists()
+
+
 def test_an_error_in_the_middle_is_one_record_too(shell: Shell):
     (shell.home).mkdir()
     (shell.home / "sessions").write_text("in the way")

@@ -34,6 +34,7 @@ MAKE = replace(STARTED, checks=("make",))
 COMPLETED = ev.FinishRequested(outcome="completed", summary="")
 FAILED = ev.FinishRequested(outcome="failed", summary="")
 BLOCKED = ev.FinishRequested(outcome="blocked", summary="", question="?")
+WROTE = ev.UserMessageAdded(message="m1", text="and this")
 SIGNAL = ev.SessionInterrupted(signal="SIGINT")
 DEADLINE = ev.LimitReached(limit="deadline", detail="")
 STEPS = ev.LimitReached(limit="steps", detail="")
@@ -81,6 +82,11 @@ def cancel(run: str) -> ev.RunCancelRequested:
         ((CHECKED, COMPLETED), (CheckWhole(),), ()),
         ((CHECKED, COMPLETED, passed()), (), (CheckWhole(),)),
         ((CHECKED, COMPLETED, passed(), passed("pytest", 1)), (), (Conclude(),)),
+        ((CHECKED, COMPLETED, WROTE), (CheckWhole(),), (Stop(CheckWhole()),)),
+        ((CHECKED, COMPLETED, WROTE), (CheckWhole(), Stop(CheckWhole())), ()),
+        ((CHECKED, COMPLETED, WROTE), (), (StepPlanner(),)),
+        ((CHECKED, COMPLETED, WROTE), (Conclude(),), ()),
+        ((CHECKED, COMPLETED, WROTE, passed(), passed("pytest"), COMPLETED), (), (CheckWhole(),)),
         ((CHECKED, FAILED), (), (Conclude(),)),
         ((CHECKED, BLOCKED), (), (Conclude(),)),
         ((CHECKED, COMPLETED, SIGNAL), (), (Conclude(),)),
@@ -153,10 +159,10 @@ DONE = (*PLAN[:1], delegated("r1", "a"), settled("r1"))
         ((COMPLETED,), "completed"),
         ((*DONE, COMPLETED), "completed"),
         ((*DONE, task("old"), ev.TaskDropped(task=TaskId("old")), COMPLETED), "completed"),
-        ((MAKE, *DONE, passed(), COMPLETED), "completed"),
-        ((MAKE, *DONE, passed(code=1), COMPLETED), "partial"),
-        ((MAKE, *DONE, passed(code=None), COMPLETED), "partial"),
-        ((MAKE, passed(code=1), COMPLETED), "failed"),
+        ((MAKE, *DONE, COMPLETED, passed()), "completed"),
+        ((MAKE, *DONE, COMPLETED, passed(code=1)), "partial"),
+        ((MAKE, *DONE, COMPLETED, passed(code=None)), "partial"),
+        ((MAKE, COMPLETED, passed(code=1)), "failed"),
         ((*DONE, task("b"), COMPLETED), "partial"),
         ((*DONE, FAILED), "partial"),
         ((task("b"), COMPLETED), "failed"),

@@ -1,21 +1,28 @@
-"""Every end of a session, whatever stdin is and stdout carries: its code, one last record, in time (B057, B059).
+"""Every end of `run`, `resume` and `batch`, whatever stdin is and stdout carries: its code, one last record, in time.
 
-The suite runs a covering array (each outcome with each stdin and each format, each stdin with each format); all 108
-combinations are run by `scripts/outcome-matrix`.
+One generated table (B057, B059, B060). The suite runs a slice: each command with each outcome, each stdin with each
+format. All 555 cells are run by `scripts/outcome-matrix`.
 """
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from tests.e2e.bench import Bench, call, finish, on, rewrite, start, submit, task
-from tests.e2e.command import begin, finished, records, resume_line, run_line, session_of, wait_until
+from tests.e2e.bench import Bench, call, finish, on, rewrite, server_settings, start, submit, task
+from tests.e2e.command import begin, finished, records, resume_line, run_line, wait_until
+from xnagent.app.running import SessionSpec, Stop, run_session
+from xnagent.core.ids import SessionId
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
@@ -33,16 +40,19 @@ CODES = {
     "prefix": 10,
     "SIGINT": 130,
     "SIGTERM": 143,
+    "SIGHUP": 143,
 }
-STDINS = ("null", "closed-pipe", "silent-pipe")
+COMMANDS = ("run", "resume", "batch")
+STDINS = ("null", "closed", "closed-pipe", "silent-pipe", "terminal")
 FORMATS = ("text", "json", "jsonl")
+LIMIT_SECONDS = 50
 NAMED = {
     "usage": "error",
     "provider-retry": "provider_error",
     "provider-final": "provider_error",
     "prefix": "prefix_broken",
 }
-NAMED |= {"SIGINT": "interrupted", "SIGTERM": "interrupted"}
+NAMED |= dict.fromkeys(("SIGINT", "SIGTERM", "SIGHUP"), "interrupted")
 OPTIONS = {
     "usage": ["--no-such-option"],
     "limit": ["--max-steps", "1"],
@@ -52,31 +62,50 @@ OPTIONS = {
 FAULTS = {
     "provider-retry": Fault(status=503, body="busy"),
     "provider-final": Fault(status=401, body={"error": {"message": "bad key"}}),
-    **dict.fromkeys(("deadline", "SIGINT", "SIGTERM"), Fault(hang="stream")),
+    **dict.fromkeys(("deadline", "SIGINT", "SIGTERM", "SIGHUP"), Fault(hang="stream")),
 }
+SINGLE = {"prefix": ("resume",)}
+"""Outcomes that only a session with a past can have."""
 
 
-def combinations() -> list[tuple[str, str, str]]:
-    """Outcome, stdin and format."""
+@dataclass(frozen=True)
+class Cell:
+    command: str
+    outcome: str
+    stdin: str
+    form: str
+
+    @property
+    def code(self) -> int:
+        """A batch of one job: 3 for whatever its job came to, unless the batch itself was stopped or refused."""
+        code = CODES[self.outcome]
+        is_own = self.outcome in {"completed", "usage"} or self.outcome.startswith("SIG")
+        return code if self.command != "batch" or is_own else 3
+
+    def __str__(self) -> str:
+        return f"{self.command}-{self.outcome}-{self.stdin}-{self.form}"
+
+
+def table() -> list[Cell]:
+    """All cells; or as many as commands with outcomes, each stdin with each format among them."""
+    pairs = [(command, outcome) for outcome in CODES for command in SINGLE.get(outcome, COMMANDS)]
     if os.environ.get("XNAGENT_OUTCOMES") == "all":
-        return [(outcome, stdin, form) for outcome in CODES for stdin in STDINS for form in FORMATS]
+        return [Cell(*pair, stdin, form) for pair in pairs for stdin in STDINS for form in FORMATS]
     return [
-        (outcome, stdin, FORMATS[(number + shift) % len(FORMATS)])
-        for shift, outcome in enumerate(CODES)
-        for number, stdin in enumerate(STDINS)
+        Cell(*pair, STDINS[number % len(STDINS)], FORMATS[number % len(FORMATS)]) for number, pair in enumerate(pairs)
     ]
 
 
-def brain(outcome: str):
+def brain(outcome: str) -> Callable[[RequestView], ReplySpec]:
     def answer(view: RequestView) -> ReplySpec:
         if outcome in FAULTS:
             return ReplySpec(fault=FAULTS[outcome])
         if outcome == "partial":
             if view.role == "worker":
                 return submit().reply
-            if "<state>" in view.new_text:
-                return start(task("one")).reply
-            return finish(outcome="failed").reply if "r1 settled" in view.new_text else ReplySpec(text="Waiting.")
+            if "r1 settled" in view.new_text:
+                return finish(outcome="failed").reply
+            return ReplySpec(text="Waiting.") if "queued" in view.new_text else start(task("one")).reply
         if outcome in {"limit", "prefix"}:
             return on(calls=[call("glob", pattern="*")]).reply
         asks = {"question": "Which?"} if outcome == "blocked" else {}
@@ -85,63 +114,114 @@ def brain(outcome: str):
     return answer
 
 
-def prepared(bench: Bench, server: ScriptedServer, outcome: str) -> list[str]:
-    """The command line; for a broken prefix that of a session whose stored system text somebody has changed."""
-    line = run_line(bench, server, *OPTIONS.get(outcome, ()))
-    if outcome != "prefix":
-        return line
-    code, _, err = finished(begin(bench, [*line, "--max-steps", "1"]))
-    assert code == CODES["limit"], err
-    bench.session = session_of(bench)
-    rewrite(bench.path, "manifest_recorded", "You are the Planner", "You are the Planer")
-    return resume_line(bench, "--max-steps", "9")
+def prepared(bench: Bench, server: ScriptedServer, cell: Cell) -> list[str]:
+    """The command line; `resume` gets a session that met its step limit, made in this process."""
+    options = OPTIONS.get(cell.outcome, [])
+    if cell.command == "run":
+        return run_line(bench, server, *options)
+    if cell.command == "batch":
+        jobs = bench.folder / "jobs.jsonl"
+        jobs.write_text('{"id":"a","objective":"Make it so."}\n')
+        line = run_line(bench, server, *options)
+        place = line.index("run")
+        return [*line[:place], "batch", str(jobs), "--out", str(bench.folder / "results.jsonl"), *line[place + 2 :]]
+    anyio.run(interrupted, bench)
+    if cell.outcome == "prefix":
+        rewrite(bench.path, "manifest_recorded", "You are the Planner", "You are the Planer")
+    quick = ["-s", "retry.max_attempts=2", "-s", "limits.steps=9", "--base-url", server.base_url]
+    return resume_line(bench, *quick, *(["--max-steps", "2"] if cell.outcome == "limit" else options))
 
 
-def stdin_of(kind: str) -> tuple[int, int | None]:
-    """A descriptor for the process, and one that is held open meanwhile."""
-    if kind == "null":
-        return subprocess.DEVNULL, None
-    reader, writer = os.pipe()
+async def interrupted(bench: Bench) -> None:
+    """One step, which looks around."""
+    with ScriptedServer(brain=lambda _view: on(calls=[call("glob", pattern="*")]).reply) as server:
+        settings = server_settings(server.base_url, limits__steps=1)
+        spec = SessionSpec(
+            objective="Make it so.", repository=bench.repository, settings=settings, session=SessionId("s-bench")
+        )
+        await run_session(bench.host, spec, stop=Stop())
+
+
+@contextmanager
+def stdin_of(kind: str) -> Iterator[int]:
+    """A descriptor for the process; the other end is held open meanwhile, if there is one."""
+    if kind in {"null", "closed"}:
+        yield subprocess.DEVNULL
+        return
+    other, own = pty.openpty() if kind == "terminal" else os.pipe()[::-1]
+    held = {own, other}
     if kind == "closed-pipe":
-        os.close(writer)
-        return reader, None
-    return reader, writer
-
-
-def run_once(bench: Bench, server: ScriptedServer, *, outcome: str, stdin: str, form: str) -> tuple[int, str, str]:
-    line = [*prepared(bench, server, outcome), "--output", form]
-    sent = len(server.bodies)
-    reader, writer = stdin_of(stdin)
-    process = begin(bench, line, stdin=reader)
+        os.close(other)
+        held.discard(other)
     try:
-        if outcome.startswith("SIG"):
-            wait_until(lambda: len(server.bodies) > sent, process)
-            time.sleep(0.1)
-            process.send_signal(getattr(signal, outcome))
-        return finished(process)
+        yield own
     finally:
-        for descriptor in {reader, writer} - {None, subprocess.DEVNULL}:
+        for descriptor in held:
             os.close(descriptor)
 
 
-@pytest.mark.parametrize(("outcome", "stdin", "form"), combinations())
-def test_B057_B059_B060_each_end_has_its_code_and_one_last_record(tmp_path: Path, outcome: str, stdin: str, form: str):
+def run_once(bench: Bench, server: ScriptedServer, cell: Cell) -> tuple[int, str, str]:
+    line = [*prepared(bench, server, cell), "--output", cell.form]
+    if cell.stdin == "closed":
+        line = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *line]
+    with stdin_of(cell.stdin) as stdin:
+        process = begin(bench, line, stdin=stdin)
+        if cell.outcome.startswith("SIG"):
+            wait_until(lambda: len(server.bodies) > 0, process)
+            time.sleep(0.1)
+            process.send_signal(getattr(signal, cell.outcome))
+        return finished(process, limit_seconds=LIMIT_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def hangup_is_heeded() -> Iterator[None]:
+    """Also where the tests themselves run under `nohup`, which children inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("cell", table(), ids=str)
+def test_B057_B059_B060_each_end_has_its_code_and_one_last_record(tmp_path: Path, cell: Cell):
     bench = Bench(tmp_path)
-    with ScriptedServer(brain=brain(outcome)) as server:
-        code, out, err = run_once(bench, server, outcome=outcome, stdin=stdin, form=form)
-    assert code == CODES[outcome], err
-    if form == "text":
-        assert out == ("This is how it went.\n" if outcome == "completed" else "")
+    with ScriptedServer(brain=brain(cell.outcome)) as server:
+        code, out, err = run_once(bench, server, cell)
+    assert code == cell.code, err
+    assert "Traceback" not in err
+    if cell.command == "batch":
+        check_batch(bench, cell, out=out)
+    elif cell.form == "text":
+        assert out == ("This is how it went.\n" if cell.outcome == "completed" else "")
         assert err.strip()
-        return
-    lines = records(out)
-    check_record(lines[-1], outcome=outcome)
+    else:
+        check_lines(records(out), cell)
+
+
+def check_lines(lines: list[dict[str, Any]], cell: Cell) -> None:
+    check_record(lines[-1], outcome=cell.outcome)
     assert [line["type"] for line in lines].count("final") == 1
-    if form == "json":
+    if cell.form == "json":
         assert len(lines) == 1
-    elif outcome not in {"usage", "prefix"}:
-        assert lines[0]["type"] == "session_started"
-        assert [line["seq"] for line in lines[:-1]] == list(range(1, len(lines)))
+    elif cell.outcome != "usage":
+        assert lines[0]["type"] == ("session_started" if cell.command == "run" else "session_resumed")
+        first = lines[0]["seq"]
+        assert [line["seq"] for line in lines[:-1]] == list(range(first, first + len(lines) - 1))
+
+
+def check_batch(bench: Bench, cell: Cell, *, out: str) -> None:
+    """One synced line for a job that ended; a job that was interrupted has none and goes on another time."""
+    path = bench.folder / "results.jsonl"
+    lines = records(path.read_text()) if path.exists() else []
+    if cell.outcome == "usage" or cell.outcome.startswith("SIG"):
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line["id"] == "a"
+        check_record(line, outcome=cell.outcome)
+    if cell.form == "text":
+        assert out == ""
+    else:
+        assert records(out)[-1]["exit_code"] == cell.code
 
 
 def check_record(record: dict[str, Any], *, outcome: str) -> None:
@@ -151,3 +231,9 @@ def check_record(record: dict[str, Any], *, outcome: str) -> None:
     assert (record["error"] is not None) == has_error
     assert record["question"] == ("Which?" if outcome == "blocked" else None)
     assert json.dumps(record)
+
+
+def test_the_slice_covers_what_it_says():
+    cells = table()
+    assert {(cell.stdin, cell.form) for cell in cells} == {(stdin, form) for stdin in STDINS for form in FORMATS}
+    assert {cell.outcome for cell in cells} == set(CODES)

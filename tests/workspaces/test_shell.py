@@ -278,3 +278,13 @@ async def test_a_run_leaves_no_descriptor_and_no_thread(run):
 async def test_the_output_can_be_stored(run):
     _, output = await run("head -c 4096 /dev/urandom")
     assert json.dumps(output.decode("utf-8", "replace")).encode()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_broken_off_commands_are_waited_for_by_nobody_but_the_event_loop(workspace, caplog):
+    """asyncio said "Unknown child process pid" when something else had taken the exit status."""
+    shell = ProcessShell(os.environ)
+    for number in range(6):
+        with anyio.move_on_after(0.1):
+            await shell.run(workspace, Command(command="sleep 300", timeout_seconds=60, spool=f"c{number}"))
+    assert [record.message for record in caplog.records if record.name == "asyncio" and record.levelno > 20] == []

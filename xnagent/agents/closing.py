@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from xnagent.agents.verifier import Verifier
 from xnagent.core.decide import outcome_of
-from xnagent.core.events import Outcome, ResultApplied, SessionSettled
+from xnagent.core.events import Outcome, ResultApplied, SessionInterrupted, SessionSettled
 from xnagent.core.record import exit_code
 from xnagent.core.state import SessionState
 from xnagent.errors import RETRYABLE, WorkspaceError
@@ -28,12 +28,13 @@ class Closing:
     """What earlier processes spent on it."""
 
     async def conclude(self) -> None:
-        """Apply the result and settle."""
+        """Apply the result and settle; a message of the user that came meanwhile takes the end back."""
         state = self.log.state
         outcome = outcome_of(state)
         if state.started is not None and state.started.base is not None:
             await self.log.append(await self._apply(state.started.base, outcome))
-        await self.log.append(self._settled(state, outcome))
+        if state.finish is None or self.log.ahead.finish is not None:
+            await self.log.append(self._settled(state, outcome))
 
     async def check_whole(self) -> None:
         """Run the session's own checks in a fresh tree of the integrated result."""
@@ -87,10 +88,17 @@ class Closing:
 def error_of(state: SessionState) -> tuple[str | None, str | None]:
     """Class and message of what ended the session before its Planner did; (None, None) if nothing did."""
     if state.interrupted is not None:
-        return "interrupted", f"stopped by {state.interrupted.signal}; `xnagent resume {state.session}` goes on"
+        return _why_interrupted(state.interrupted, f"`xnagent resume {state.session}` goes on")
     if state.limit is not None:
         kind = "context_exhausted" if state.limit.limit == "context" else f"limit_{state.limit.limit}"
         return kind, state.limit.detail
     if state.fault is not None:
         return state.fault.fault, state.fault.detail
     return None, None
+
+
+def _why_interrupted(event: SessionInterrupted, advice: str) -> tuple[str, str]:
+    if not event.letter:
+        return "interrupted", f"stopped by {event.signal}; {advice}"
+    reason = f": {event.reason}" if event.reason else ""
+    return "cancelled", f"cancelled from outside{reason}; {advice}"

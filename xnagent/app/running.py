@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Literal, Self
 
 import anyio
+import anyio.to_thread
 
 from xnagent import __version__
-from xnagent.agents.closing import Closing
+from xnagent.agents.closing import Closing, error_of
 from xnagent.agents.desk import Desk
 from xnagent.agents.judging import Judge
 from xnagent.agents.keeping import Keeper
@@ -23,11 +24,11 @@ from xnagent.agents.verifier import Verifier
 from xnagent.agents.worker import WorkerAgent
 from xnagent.app.crew import Crew, check_models
 from xnagent.app.host import Host
+from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
 from xnagent.app.places import Places, is_saving, logged, make_places, repository_of
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.core.events import (
-    Event,
     SessionInterrupted,
     SessionResumed,
     SessionSettled,
@@ -39,7 +40,8 @@ from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
-from xnagent.ports import Base, Workspaces
+from xnagent.ports import Base, Letter, Workspaces
+from xnagent.store.reading import unsettled_seconds
 from xnagent.store.sessions import session_path
 from xnagent.store.sqlite import SessionStore
 from xnagent.workspaces.addresses import Address, is_address
@@ -60,24 +62,30 @@ class SessionSpec:
     """Begin from this commit instead of the tree as it is."""
     address: Address | None = None
     """Where the repository was fetched from; `repository` is its mirror then, and `commit` is needed."""
-    ephemeral: bool = False
-    """Keep nothing of it."""
 
 
 class Stop:
     """A request from outside to stop. The first lets everything close in order; the second shortens that."""
 
     def __init__(self) -> None:
-        self.signal: Literal["SIGINT", "SIGTERM"] = "SIGINT"
+        self.event = SessionInterrupted(signal="SIGINT")
+        """What the log says about it."""
         self.soft = anyio.Event()
         self.hard = anyio.Event()
 
     def request(self, signal: Literal["SIGINT", "SIGTERM"]) -> None:
         """Ask to stop; may be called from a signal handler's task."""
+        self._stop(SessionInterrupted(signal=signal))
+
+    def cancel(self, letter: Letter) -> None:
+        """Ask to stop, because the letter says so."""
+        self._stop(SessionInterrupted(signal="SIGINT", reason=letter.text, letter=letter.letter))
+
+    def _stop(self, event: SessionInterrupted) -> None:
         if self.soft.is_set():
             self.hard.set()
             return
-        self.signal = signal
+        self.event = event
         self.soft.set()
 
 
@@ -99,8 +107,6 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         if store.state.started is None:
             _forget(host, spec.session)
         await store.aclose()
-        if spec.ephemeral:
-            _forget(host, spec.session)
 
 
 def _started(spec: SessionSpec, base: Base, *, store: SessionStore) -> SessionStarted:
@@ -129,28 +135,30 @@ async def resume_session(
     """A session that was stopped, from where its log ends to its end.
 
     `chosen` are the roles whose model the user names anew: what was given up before may be tried again. A session that
-    its Planner finished is not opened again without a message: its state is returned as it is. What is gone of its
-    repositories is made again from the log, and fetched where it came by its address.
+    its Planner finished is not opened again without a message, given or waiting in its mailbox: its state is returned
+    as it is. What is gone of its repositories is made again from the log, and fetched where it came by its address.
     """
+    _check_home(host)
     store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
     try:
         state = store.state
         if state.started is None or state.started.base is None:
             raise UsageError(f"session {session} never began; run the objective again")
-        if is_over(state) and message is None:
+        mailbox = mailbox_of(host, session)
+        said = _said(state, await waiting_letters(mailbox, state), message=message)
+        if is_over(state) and not said:
             await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
-        events: list[Event] = [
-            SessionResumed(epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen))
-        ]
-        if message is not None:
-            number = len(state.board.messages) + 1
-            events.append(UserMessageAdded(message=f"m{number}", text=message))
-        await store.append(*events)
+        lost = 0.0 if state.settled else await anyio.to_thread.run_sync(unsettled_seconds, store.path)
+        resumed = SessionResumed(
+            epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen), lost_seconds=lost
+        )
+        await store.append(resumed, *said)
+        await discard_delivered(mailbox, said)
         return await _drive(host, store, settings=settings, places=places, stop=stop)
     finally:
         await store.aclose()
@@ -159,6 +167,15 @@ async def resume_session(
 def may_travel(state: SessionState) -> bool:
     """Whether the session may go on at a machine that has not its folders."""
     return state.started is not None and is_address(state.started.repository)
+
+
+def _said(state: SessionState, letters: tuple[Letter, ...], *, message: str | None) -> list[UserMessageAdded]:
+    """What the user said since: letters first, then what this command brings."""
+    said = messages_in(letters, state)
+    if message is not None:
+        number = len(state.board.messages) + len(said) + 1
+        said.append(UserMessageAdded(message=f"m{number}", text=message))
+    return said
 
 
 def is_over(state: SessionState) -> bool:
@@ -171,12 +188,25 @@ def _make_home(host: Host) -> None:
     """Sessions and repositories need a folder that can be written to; say so before anything begins."""
     try:
         host.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(host, error) from error
+    _check_home(host)
+
+
+def _check_home(host: Host) -> None:
+    try:
         with tempfile.TemporaryFile(dir=host.home):
             pass
+    except FileNotFoundError:
+        return
     except OSError as error:
-        raise UsageError(
-            f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
-        ) from error
+        raise _unusable(host, error) from error
+
+
+def _unusable(host: Host, error: OSError) -> UsageError:
+    return UsageError(
+        f"HOME_UNUSABLE: {host.home} cannot be written to ({error.strerror}); choose another folder with --home"
+    )
 
 
 def _forget(host: Host, session: SessionId) -> None:
@@ -268,11 +298,12 @@ async def _drive(host: Host, store: SessionStore, *, settings: Settings, places:
                 parallel=settings.parallel,
                 deadline_seconds=settings.limits.deadline_seconds,
             )
-            await _until_settled(store, orchestrator, stop=stop)
+            reception = Reception(log=store, mailbox=mailbox_of(host, store.session), stop=stop)
+            await _until_settled(store, orchestrator, stop=stop, reception=reception)
     if isinstance(ending.error, StoreError):
         raise ending.error
     if store.state.settled is None:
-        settled = _unsettled(ending.error, stop)
+        settled = _unsettled(ending.error, store.state, stop=stop)
         seconds = round(earlier + host.clock.monotonic() - began, 3)
         await store.append(replace(settled, duration_seconds=seconds))
     await _tidy(store.state, places.workspaces)
@@ -299,10 +330,12 @@ class Ending:
         return True
 
 
-def _unsettled(error: Exception | None, stop: Stop) -> SessionSettled:
+def _unsettled(error: Exception | None, state: SessionState, *, stop: Stop) -> SessionSettled:
     """The end of a session that did not come to its own."""
     if error is None:
-        return SessionSettled(outcome="interrupted", exit_code=SIGNAL_EXIT_CODE[stop.signal], error_class="interrupted")
+        kind, text = error_of(state)
+        code = SIGNAL_EXIT_CODE[stop.event.signal]
+        return SessionSettled(outcome="interrupted", exit_code=code, error_class=kind, error=text)
     return SessionSettled(
         outcome="prefix_broken" if isinstance(error, PrefixBrokenError) else "error",
         exit_code=error.exit_code if isinstance(error, XnagentError) else 1,
@@ -311,16 +344,18 @@ def _unsettled(error: Exception | None, stop: Stop) -> SessionSettled:
     )
 
 
-async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, stop: Stop) -> None:
+async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, stop: Stop, reception: Reception) -> None:
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
             await stop.soft.wait()
-            await store.append(SessionInterrupted(signal=stop.signal))
+            if store.ahead.settled is None:
+                await store.append(stop.event)
             await stop.hard.wait()
             group.cancel_scope.cancel()
 
         group.start_soon(watch)
+        group.start_soon(reception.open)
         await orchestrator.run()
         group.cancel_scope.cancel()
 

@@ -38,6 +38,16 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
     _add_limits(parser)
 
 
+def _add_tell(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("text", metavar="TEXT", help="what to say; - reads it from stdin")
+
+
+def _add_cancel(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the session's log and final record")
+
+
 def _add_batch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOBS.jsonl")
     parser.add_argument(
@@ -115,6 +125,8 @@ class Command:
 COMMANDS: Final[Mapping[str, Command]] = {
     "run": Command("xnagent.cli.run", "one session to its end", _add_run),
     "resume": Command("xnagent.cli.resume", "go on after a crash, a limit or a question", _add_resume),
+    "tell": Command("xnagent.cli.tell", "say something more to a session, running or not", _add_tell),
+    "cancel": Command("xnagent.cli.cancel", "stop a running session in order; it can be resumed", _add_cancel),
     "batch": Command("xnagent.cli.batch", "many sessions; again: go on where it stopped", _add_batch),
     "worker": Command("xnagent.cli.worker", "do the jobs of a batch of this machine", _add_worker),
     "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -18,6 +19,8 @@ Output = Literal["text", "json", "jsonl"]
 STDIN: Final = 0
 STDOUT: Final = 1
 STDERR: Final = 2
+READER_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO, errno.EBADF})
+"""A pipe that nobody reads any more, a terminal that was closed."""
 
 
 class Console:
@@ -29,6 +32,8 @@ class Console:
         self.verbosity = verbosity
         self.has_final = False
         """The final record was written: there is only one."""
+        self.lost: OSError | None = None
+        """Why stdout did not take everything, if its reader is still there: a full disk."""
         self._descriptor = descriptor
         self._is_gone: set[int] = set()
 
@@ -70,8 +75,10 @@ class Console:
             return
         try:
             write_all(descriptor, content)
-        except OSError:
+        except OSError as error:
             self._is_gone.add(descriptor)
+            if descriptor == self._descriptor and error.errno not in READER_GONE:
+                self.lost = error
 
 
 def write_all(descriptor: int, content: bytes) -> None:
@@ -82,6 +89,19 @@ def write_all(descriptor: int, content: bytes) -> None:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
+
+
+def flushed(code: int) -> int:
+    """The code, after what `print` wrote is out; 1 if it did not fit. A reader that went away is no error."""
+    try:
+        for stream in filter(None, (sys.stdout,)):
+            stream.flush()
+    except OSError as error:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, STDOUT)
+        os.close(null)
+        return code if error.errno in READER_GONE else code or 1
+    return code
 
 
 def _is_terminal(descriptor: int) -> bool:

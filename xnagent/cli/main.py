@@ -10,12 +10,17 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, message_of
 from xnagent.cli.arguments import COMMANDS, parse
-from xnagent.cli.console import Console, Output, claimed_stdout
+from xnagent.cli.console import Console, Output, claimed_stdout, flushed
+from xnagent.cli.signals import heeded_signals
 from xnagent.errors import UsageError
+
+SESSION_COMMANDS: Final = frozenset({"run", "resume", "batch"})
+"""Their exit codes tell how sessions ended, whatever became of what they print."""
+OUTPUT_LOST: Final = 1
 
 
 class CommandModule(Protocol):
@@ -28,7 +33,7 @@ class CommandModule(Protocol):
 def main() -> int:
     """The console script. From here on a signal can't change the exit code any more, however long the exit takes."""
     code = run(sys.argv[1:])
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return code
 
@@ -39,11 +44,24 @@ def run(given: Sequence[str]) -> int:
         arguments = parse(given)
     except UsageError as error:
         return _refuse(error, given)
+    except SystemExit as told:
+        return flushed(_asked_for(told))
     with claimed_stdout() as descriptor:
         console = Console(descriptor, output=_output(arguments), verbosity=_verbosity(arguments))
         with Caught() as caught, _termination():
-            return _command(arguments.command).execute(arguments, console)
+            code = _command(arguments.command).execute(arguments, console)
+            return _delivered(code, arguments.command, console=console)
         return _report(cast("BaseException", caught.error), console)
+
+
+def _delivered(code: int, command: str, *, console: Console) -> int:
+    """The exit code. Output that did not fit is told; it is a failure where output is all that the command makes."""
+    if console.lost is None:
+        return code
+    is_session = command in SESSION_COMMANDS
+    advice = "; nothing else is lost, `xnagent sessions` and `inspect` show it" if is_session else ""
+    console.warn(f"xnagent: STDOUT_FAILED: {console.lost.strerror}: the output is not whole{advice}")
+    return code if is_session else code or OUTPUT_LOST
 
 
 def _refuse(error: UsageError, given: Sequence[str]) -> int:
@@ -79,26 +97,32 @@ def _verbosity(arguments: Namespace) -> int:
 
 @contextmanager
 def _termination() -> Iterator[None]:
-    """SIGTERM ends a command that has no better answer, as SIGINT does."""
+    """SIGTERM and SIGHUP end a command that has no better answer, as SIGINT does."""
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
         raise TerminatedError
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    numbers = [number for number in heeded_signals() if number != signal.SIGINT]
+    before = {number: signal.signal(number, terminate) for number in numbers}
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is terminate:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if signal.getsignal(number) is terminate:
+                signal.signal(number, handler)
 
 
 def _report(error: BaseException, console: Console) -> int:
     """The error on stderr, with a final record on stdout where one is expected, and its exit code."""
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
+        return _asked_for(error)
     if console.verbosity > 0:
         console.warn("".join(traceback.format_exception(error)).rstrip())
     console.warn(f"xnagent: {message_of(error)}")
     if console.output != "text" and not console.has_final:
         console.record(failure_record(error))
     return exit_code_of(error)
+
+
+def _asked_for(told: SystemExit) -> int:
+    return told.code if isinstance(told.code, int) else 1

@@ -63,7 +63,7 @@ def objective_of(arguments: Namespace) -> str:
     if given is not None and file is not None:
         raise UsageError("USAGE: an objective and -f FILE; give one of them")
     if file is not None or given == STDIN:
-        text = clean(_read(file or STDIN))
+        text = clean(read_source(file or STDIN))
     elif given is not None:
         text = clean(given)
     else:
@@ -73,7 +73,8 @@ def objective_of(arguments: Namespace) -> str:
     return text
 
 
-def _read(source: str) -> str:
+def read_source(source: str) -> str:
+    """The text of stdin (`-`) or a file. Raises UsageError if it cannot be read."""
     if source == STDIN:
         return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8-sig", "replace")
     try:

@@ -16,15 +16,12 @@ from xnagent.app.running import Stop
 from xnagent.batch.failure import Caught, exit_code_of, failure_record
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower, state_or_none
+from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
 from xnagent.inspect.plain import count, line, money, seconds, share
 
-SIGNAL_NAMES: Final[dict[int, Literal["SIGINT", "SIGTERM"]]] = {
-    signal.SIGINT: "SIGINT",
-    signal.SIGTERM: "SIGTERM",
-}
 LISTED_FILES: Final = 8
 
 
@@ -71,15 +68,15 @@ def outlast_signals(code: int) -> None:
         if next(left, None) is None:
             os._exit(code)
 
-    for number in SIGNAL_NAMES:
+    for number in heeded_signals():
         signal.signal(number, ignore_once)
 
 
 async def hand_on_signals(
     stop: Stoppable, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """Turn SIGINT and SIGTERM into requests to stop, until cancelled."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    """Turn SIGINT, SIGTERM and SIGHUP into requests to stop, until cancelled."""
+    with anyio.open_signal_receiver(*heeded_signals()) as signals:
         task_status.started()
         async for number in signals:
             stop.request(SIGNAL_NAMES[number])

@@ -29,9 +29,17 @@ def milestone(event: ev.Event) -> str | None:
         case ev.LimitReached():
             return f"limit: {event.detail}"
         case ev.SessionInterrupted():
-            return f"{event.signal}: stopping; again: stop at once"
+            return _stopping(event)
+        case ev.UserMessageAdded():
+            return f"message {event.message}: {event.text}"
         case _:
             return _trouble(event)
+
+
+def _stopping(event: ev.SessionInterrupted) -> str:
+    if not event.letter:
+        return f"{event.signal}: stopping; again: stop at once"
+    return f"cancelled{': ' if event.reason else ''}{event.reason}: stopping"
 
 
 def _trouble(event: ev.Event) -> str | None:

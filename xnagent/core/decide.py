@@ -64,7 +64,8 @@ def decide(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int
         return ()
     if is_halting(state):
         return _halt(state, in_flight)
-    wanted = (*_stops(state, in_flight), *_drives(state, in_flight, parallel=parallel), *_planner(state))
+    planner = () if CheckWhole() in in_flight else _planner(state)
+    wanted = (*_stops(state, in_flight), *_drives(state, in_flight, parallel=parallel), *planner)
     return tuple(action for action in wanted if action not in in_flight)
 
 
@@ -107,8 +108,10 @@ def _abandoned(state: SessionState) -> tuple[SettleQueued, ...]:
 
 
 def _stops(state: SessionState, in_flight: AbstractSet[Action]) -> tuple[Action, ...]:
+    """What the Planner cancelled; and the last checks, where a message of the user took the end back."""
     cancelled = [run.run for run in active_runs(state) if work_of(state, agent_of(run.run)).cancel_reason is not None]
-    return tuple(Stop(DriveRun(run)) if DriveRun(run) in in_flight else SettleQueued(run) for run in cancelled)
+    runs = (Stop(DriveRun(run)) if DriveRun(run) in in_flight else SettleQueued(run) for run in cancelled)
+    return (*runs, *(Stop(action) for action in in_flight if isinstance(action, CheckWhole)))
 
 
 def _drives(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int) -> tuple[Action, ...]:

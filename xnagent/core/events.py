@@ -72,6 +72,8 @@ class SessionResumed:
     settings: str = ""
     chosen: tuple[str, ...] = ()
     """Roles whose model the user names anew: what was given up before may be tried again."""
+    lost_seconds: float = 0.0
+    """What the process before spent on it, by the times of its events, if it was killed before it could say."""
     type: Literal["session_resumed"] = "session_resumed"
 
 
@@ -81,6 +83,8 @@ class UserMessageAdded:
 
     message: str
     text: str
+    letter: str = ""
+    """The letter that brought it, if it came while the session ran or waited in its mailbox."""
     type: Literal["user_message_added"] = "user_message_added"
 
 
@@ -282,9 +286,14 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInterrupted:
-    """A signal asked the process to stop; the session can be resumed."""
+    """A signal or a letter asked the process to stop; the session can be resumed."""
 
     signal: Literal["SIGINT", "SIGTERM"]
+    """A cancellation from outside counts as SIGINT."""
+    reason: str = ""
+    """What the one who cancelled it said."""
+    letter: str = ""
+    """The letter that asked for it; empty for a signal."""
     type: Literal["session_interrupted"] = "session_interrupted"
 
 

@@ -96,6 +96,7 @@ def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionSt
     return evolve(
         forgive(state, event.chosen),
         epoch=event.epoch,
+        spent_seconds=state.spent_seconds + event.lost_seconds,
         settled=None,
         finish=state.finish if _is_unfinished_end(state) else None,
         limit=None,
@@ -113,7 +114,9 @@ def _is_unfinished_end(state: SessionState) -> bool:
 
 def _user_message_added(state: SessionState, event: ev.UserMessageAdded) -> SessionState:
     state = _board(state, messages=with_entry(state.board.messages, event.message, value=event.text))
-    return _cause(evolve(state, finish=None), f"the user wrote {event.message}", wakes=True)
+    letters = state.letters | {event.letter} if event.letter else state.letters
+    state = evolve(state, finish=None, letters=letters)
+    return _cause(state, f"the user wrote {event.message}", wakes=True)
 
 
 def _task_added(state: SessionState, event: ev.TaskAdded) -> SessionState:
@@ -289,7 +292,7 @@ def _fact_retracted(state: SessionState, event: ev.FactRetracted) -> SessionStat
 
 
 def _finish_requested(state: SessionState, event: ev.FinishRequested) -> SessionState:
-    return _operation(evolve(state, finish=event), f"finished: {event.outcome}")
+    return _operation(evolve(state, finish=event, checks={}), f"finished: {event.outcome}")
 
 
 def _limit_reached(state: SessionState, event: ev.LimitReached) -> SessionState:

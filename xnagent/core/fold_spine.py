@@ -144,7 +144,7 @@ def _after_planner_reply(state: SessionState, event: ev.ReplyReceived, *, spine:
         return evolve(state, planner="waiting")
     if state.planner == "nudged":
         finish = FinishRequested(outcome="completed", summary=text_of(event.items))
-        return evolve(state, finish=finish)
+        return evolve(state, finish=finish, checks={})
     return evolve(state, planner="unfinished")
 
 

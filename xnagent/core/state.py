@@ -118,8 +118,10 @@ class SessionState:
     landed: str | None = None
     """The commit whose content was last brought to the user's checkout; what comes later is held against it."""
     settled: SessionSettled | None = None
+    letters: frozenset[str] = frozenset()
+    """The letters whose messages are in the log: none is delivered twice."""
     spent_seconds: float = 0.0
-    """Time that earlier processes spent on it, as far as they came to an end."""
+    """Time that earlier processes spent on it."""
     epoch: int = 1
 
 

@@ -50,8 +50,9 @@ def acquire(path: Path, *, since: str) -> Lock:
         os.close(descriptor)
         time.sleep(PAUSE_SECONDS)
     raise StoreBusyError(
-        f"SESSION_BUSY: {path.stem} is run by {_holder(place)}. "
-        f"Wait until it ends or stop it, then try again; reading (`inspect`, `sessions`) works meanwhile."
+        f"SESSION_BUSY: {path.stem} is run by {holder_of(path)}. "
+        f"Wait until it ends, or stop it with `xnagent cancel {path.stem}`; `xnagent tell` reaches it, and reading "
+        f"(`inspect`, `sessions`) works meanwhile."
     )
 
 
@@ -65,6 +66,17 @@ def is_held(path: Path) -> bool:
         return not _is_free(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
+
+
+def holder_of(path: Path) -> str:
+    """The process that may write to the session's file, for people."""
+    try:
+        signature = json.loads(lock_path(path).read_text(encoding="utf-8"))
+        pid, host, since = signature["pid"], signature["host"], signature["since"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    who = "this process itself" if (pid, host) == (os.getpid(), socket.gethostname()) else "another process"
+    return f"{who} (pid {pid} on {host}, since {since})"
 
 
 def _is_free(descriptor: int, kind: int) -> bool:
@@ -88,13 +100,3 @@ def _sign(descriptor: int, since: str) -> None:
     signature = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, signature.encode(), 0)
-
-
-def _holder(place: Path) -> str:
-    try:
-        signature = json.loads(place.read_text(encoding="utf-8"))
-        pid, host, since = signature["pid"], signature["host"], signature["since"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
-    who = "this process itself" if (pid, host) == (os.getpid(), socket.gethostname()) else "another process"
-    return f"{who} (pid {pid} on {host}, since {since})"

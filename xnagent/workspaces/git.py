@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from xnagent.errors import UsageError, WorkspaceError
+from xnagent.workspaces.processes import reaped
 
 OLDEST_GIT: Final = (2, 38)
 """The first with `merge-tree --write-tree` and `cat-file -z`."""
@@ -230,6 +231,7 @@ async def _stop(process: Process) -> None:
         with anyio.move_on_after(GRACE_SECONDS):
             await process.wait()
         _signal(process, signal.SIGKILL)
+        await reaped(process)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

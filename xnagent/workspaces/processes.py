@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import anyio
+from anyio.abc import Process
+
 MARKER: Final = "XNAGENT_RUN"
 POLL_SECONDS: Final = 0.02
+REAP_SECONDS: Final = 5.0
 _PROC: Final = Path("/proc")
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 """Places in `/proc/N/stat` after the name of the program."""
@@ -84,6 +88,16 @@ def end(family: Family, *, grace_seconds: float, limit_seconds: float = 2.0) -> 
         return not _send(family, signal.SIGKILL)
 
     return wait_until(is_gone, limit_seconds=limit_seconds)
+
+
+async def reaped(process: Process) -> None:
+    """Wait until the event loop knows that the process, which was killed, has ended.
+
+    Closing it earlier kills it again, and that looks whether it has ended: whoever looks first takes its exit status
+    away from the loop's own watcher, which then complains about an unknown child.
+    """
+    with anyio.move_on_after(REAP_SECONDS):
+        await process.wait()
 
 
 def wait_until(condition: Callable[[], bool], *, limit_seconds: float) -> bool:

@@ -24,7 +24,7 @@ from xnagent.errors import WorkspaceError
 from xnagent.ports import Command, Finished, Workspace
 from xnagent.workspaces.environment import command_environment
 from xnagent.workspaces.git import search_path
-from xnagent.workspaces.processes import MARKER, Family, end, identify, members, wait_until
+from xnagent.workspaces.processes import MARKER, Family, end, identify, members, reaped, wait_until
 from xnagent.workspaces.spool import (
     COLLECTOR,
     HEAD_BYTES,
@@ -133,6 +133,7 @@ async def _watch(process: Process, spool: Spool, *, timeout_seconds: float) -> N
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(_stop, spool, _Stop(family=family, ending="signal"))
+            await reaped(process)
         raise
 
 
