@@ -12,6 +12,8 @@ import anyio
 
 from xnagent.core.ids import SessionId
 from xnagent.ports import Clock
+from xnagent.store.files import FileSessions
+from xnagent.store.place import Place, Sessions
 
 
 class SystemClock:
@@ -37,6 +39,17 @@ class Host:
     home: Path
     environ: Mapping[str, str]
     clock: Clock = field(default_factory=SystemClock)
+    store: Sessions | None = None
+    """Where sessions are kept; None: as files in `home`."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """Where sessions are kept."""
+        return self.store or FileSessions(self.home)
+
+    def place(self, session: str) -> Place:
+        """Where this session is kept. Raises UsageError for what can be no session's name."""
+        return self.sessions.place(session)
 
     def work_folder(self, session: SessionId) -> Path:
         """Where the session's repositories are."""

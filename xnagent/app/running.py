@@ -38,8 +38,7 @@ from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
 from xnagent.ports import Workspaces
-from xnagent.store.sessions import session_path
-from xnagent.store.sqlite import SessionStore
+from xnagent.store.placed import PlacedLog
 from xnagent.workspaces.repositories import SessionWorkspaces
 from xnagent.workspaces.shell import ProcessShell
 
@@ -101,7 +100,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         settings=spec.settings.model_dump_json(),
         version=__version__,
     )
-    store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
+    store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock)
     try:
         await store.append(started)
         return await _drive(host, store, settings=spec.settings, workspaces=workspaces, stop=stop)
@@ -125,7 +124,7 @@ async def resume_session(
     `chosen` are the roles whose model the user names anew: what was given up before may be tried again. A session that
     its Planner finished is not opened again without a message: its state is returned as it is.
     """
-    store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
+    store = await PlacedLog.open_at(host.place(session), clock=host.clock)
     try:
         state = store.state
         if state.started is None or state.started.base is None:
@@ -178,9 +177,7 @@ def _make_home(host: Host) -> None:
 
 def _forget(host: Host, session: SessionId) -> None:
     shutil.rmtree(host.work_folder(session), ignore_errors=True)
-    path = session_path(host.home, session)
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    host.place(session).forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +211,7 @@ class Staff:
 
 @asynccontextmanager
 async def staffed(
-    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, earlier_seconds: float
+    host: Host, store: PlacedLog, *, settings: Settings, workspaces: SessionWorkspaces, earlier_seconds: float
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
     shell = ProcessShell(environ=host.environ)
@@ -247,7 +244,7 @@ async def staffed(
 
 
 async def _drive(
-    host: Host, store: SessionStore, *, settings: Settings, workspaces: SessionWorkspaces, stop: Stop
+    host: Host, store: PlacedLog, *, settings: Settings, workspaces: SessionWorkspaces, stop: Stop
 ) -> SessionState:
     """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
@@ -304,7 +301,7 @@ def _unsettled(error: Exception | None, stop: Stop) -> SessionSettled:
     )
 
 
-async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, stop: Stop) -> None:
+async def _until_settled(store: PlacedLog, orchestrator: Orchestrator, *, stop: Stop) -> None:
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:

@@ -22,9 +22,8 @@ from xnagent.core.ids import SessionId
 from xnagent.core.record import SIGNAL_EXIT_CODE, final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
-from xnagent.errors import StoreBusyError, StoreError, UsageError
-from xnagent.store.reading import read_state
-from xnagent.store.sessions import session_path
+from xnagent.errors import StoreBusyError, UsageError
+from xnagent.store.place import Place, state_or_none
 
 SESSION_DIGITS: Final = 16
 SOME_FAILED: Final = 4
@@ -142,17 +141,17 @@ class Batch:
         if isinstance(caught.error, StoreBusyError):
             raise caught.error
         if caught.error is not None:
-            return failure_record(caught.error, state=_state_or_none(session_path(self.host.home, session)))
+            return failure_record(caught.error, state=state_or_none(self.host.place(session)))
         if state is None or state.settled is None or state.settled.outcome == "interrupted":
             return None
         return final_record(state)
 
     async def _session(self, job: Job, session: SessionId, *, stop: Stop) -> SessionState:
         """Run it, go on with it, or only read how it ended before its line was written."""
-        path = session_path(self.host.home, session)
-        known = await anyio.to_thread.run_sync(_state_or_none, path)
+        place = self.host.place(session)
+        known = await anyio.to_thread.run_sync(state_or_none, place)
         if known is None or known.started is None:
-            await anyio.to_thread.run_sync(_clear, path, self.host.work_folder(session))
+            await anyio.to_thread.run_sync(_clear, place, self.host.work_folder(session))
             spec = SessionSpec(
                 objective=job.objective,
                 repository=_folder(job.repository),
@@ -178,17 +177,9 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _state_or_none(path: Path) -> SessionState | None:
-    try:
-        return read_state(path)
-    except (StoreError, UsageError):
-        return None
-
-
-def _clear(path: Path, work: Path) -> None:
+def _clear(place: Place, work: Path) -> None:
     """Remove what a session left that was killed before its first event."""
-    if path.exists() and _state_or_none(path) is None:
+    if place.exists() and state_or_none(place) is None:
         return
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    place.forget()
     shutil.rmtree(work, ignore_errors=True)

@@ -18,7 +18,7 @@ import anyio
 
 from xnagent.app.host import Host
 from xnagent.cli.console import Console
-from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of
+from xnagent.cli.options import boxing, folder_of, home_of, models_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback
 from xnagent.core.text import Json
@@ -45,7 +45,7 @@ class Finding:
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Look at everything, also after the first fault."""
-    host = host_of(arguments)
+    host = home_of(arguments)
     settings, configuration = _configuration(arguments, host)
     looks: list[Callable[[], Finding]] = [
         lambda: configuration,

@@ -95,7 +95,7 @@ class Writer:
 
     def _run(self, ready: Operation) -> None:
         # Errors stand until things went well: nobody waits for ever, whatever ends this thread.
-        ready.error = self.fault = self._died()
+        ready.error = self.fault = _died(self._place)
         try:
             self._opened = self._place.take_over(now=self._now)
             ready.error = self.fault = None
@@ -121,20 +121,15 @@ class Writer:
     def _next_batch(self, holding: Holding) -> list[Operation]:
         """What is queued; while nothing is, others are told that the session is still held."""
         while True:
-            with suppress(Empty):
+            try:
                 first = self._queue.get(timeout=None if self.fault else holding.renew_seconds)
                 return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
-            self._renew(holding)
-
-    def _renew(self, holding: Holding) -> None:
-        try:
-            holding.renew()
-        except XnagentError as error:
-            self.fault = error
+            except Empty:
+                self.fault = _renewed(holding)
 
     def _write(self, batch: Sequence[Operation], holding: Holding) -> None:
         written = 0
-        fault: XnagentError | None = self._died()
+        fault: XnagentError | None = _died(self._place)
         try:
             written, fault = self._commit(batch, holding) if batch and self.fault is None else (0, None)
         except XnagentError as error:
@@ -151,7 +146,7 @@ class Writer:
 
     def _refuse(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
-            operation.error = self.fault or self._died()
+            operation.error = self.fault or _died(self._place)
         self._settle(operations)
 
     def _settle(self, operations: Sequence[Operation]) -> None:
@@ -163,10 +158,18 @@ class Writer:
         with suppress(RuntimeError):
             self._wake(settle)
 
-    def _died(self) -> StoreError:
-        return StoreError(
-            f"STORE_STOPPED: the thread that writes {self._place} ended; `xnagent resume {self._place.name}` goes on."
-        )
+
+def _renewed(holding: Holding) -> XnagentError | None:
+    """Why it is not held any more, if it is so."""
+    try:
+        holding.renew()
+    except XnagentError as error:
+        return error
+    return None
+
+
+def _died(place: Place) -> StoreError:
+    return StoreError(f"STORE_STOPPED: the thread that writes {place} ended; `xnagent resume {place.name}` goes on.")
 
 
 def _left(queue: SimpleQueue[Operation], most: int | None = None) -> list[Operation]:
