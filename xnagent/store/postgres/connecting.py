@@ -34,8 +34,8 @@ SET_UP: Final = (
 WRITE_FAULTS: Final = (psycopg.Error, OSError, ArithmeticError, ValueError, TypeError, MemoryError)
 """What may go wrong while a transaction is written."""
 
-LOST: Final = (psycopg.OperationalError, psycopg.InterfaceError)
-"""May mean that the connection is gone; the connection itself knows."""
+ENDED: Final = ("08", "57P")
+"""How the codes begin with which a server ends a connection."""
 
 
 def connect(address: Address) -> Connection:
@@ -52,6 +52,18 @@ def connect(address: Address) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection is gone, or in no state to be used again: the server did not refuse, it did not answer."""
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    return error.sqlstate is None or error.sqlstate.startswith(ENDED)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether it may work in a moment: the server starts, or the old connection is still being ended."""
+    return is_lost(error) or isinstance(error, psycopg.errors.LockNotAvailable)
 
 
 def unreachable(address: Address, error: Exception) -> StoreError:
@@ -76,7 +88,7 @@ def read_fault(address: Address, error: Exception) -> StoreError:
     """The error for something that could not be read."""
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedColumn):
         return damaged(address, said(address, error))
-    if isinstance(error, LOST):
+    if is_lost(error):
         return unreachable(address, error)
     return StoreError(f"STORE_READ_FAILED: {address}: {said(address, error)}. Check the database, then try again.")
 

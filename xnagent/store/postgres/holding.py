@@ -20,7 +20,7 @@ from xnagent.errors import StoreError
 from xnagent.store.holding import taken_over
 from xnagent.store.place import Append, Put, Work, must_be_durable
 from xnagent.store.postgres.address import Address
-from xnagent.store.postgres.connecting import LOST, WRITE_FAULTS, Connection, connect, write_fault
+from xnagent.store.postgres.connecting import WRITE_FAULTS, Connection, connect, is_lost, is_transient, write_fault
 from xnagent.store.postgres.lease import EPOCH, Claim
 from xnagent.store.postgres.statements import Scope
 
@@ -54,12 +54,10 @@ class PostgresHolding:
         """One transaction, which waits for the disk or not; after a lost connection, what of it is missing."""
         try:
             self._commit(batch)
-        except LOST as error:
-            if not self._connection.closed:
+        except WRITE_FAULTS as error:
+            if not is_lost(error):
                 return self._one_by_one(batch)
             self._store_again(batch, error)
-        except WRITE_FAULTS:
-            return self._one_by_one(batch)
         return len(batch), None
 
     def renew(self) -> None:
@@ -67,16 +65,16 @@ class PostgresHolding:
         try:
             self._claim.renew(self._connection, epoch=self.epoch)
             self._renewed = time.monotonic()
-        except LOST as error:
-            self._store_again((), error)
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            if not is_lost(error):
+                raise self._fault(error) from error
+            self._store_again((), error)
 
     def close(self, *, is_sound: bool) -> None:
         """Wait for the disk, give the lease back, disconnect: the lock goes with the connection."""
         with suppress(psycopg.Error, StoreError):
             if is_sound and self._unsynced:
-                self._store_again((), None)
+                self._transact((), is_durable=True)
             if is_sound:
                 values = (self._claim.session, self.epoch)
                 self._connection.execute("DELETE FROM leases WHERE session = %s AND epoch = %s", values)
@@ -100,29 +98,27 @@ class PostgresHolding:
                 return number, self._fault(error)
         return len(batch), None
 
-    def _store_again(self, batch: Sequence[Work], cause: Exception | None) -> None:
-        """Store what is missing of what was not synced and of the batch, over a new connection if need be."""
+    def _store_again(self, batch: Sequence[Work], cause: Exception) -> None:
+        """Over a new connection, store what is missing of what was not synced and of the batch."""
         deadline = time.monotonic() + self._patience_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 self._connect_again()
                 self._transact([*self._unsynced, *batch], is_durable=True, is_again=True)
-            except LOST as error:
+            except WRITE_FAULTS as error:
+                if not is_transient(error):
+                    raise self._fault(error) from error
                 if time.monotonic() > deadline:
-                    raise self._gone(cause or error) from error
+                    raise self._gone(cause) from error
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-            except WRITE_FAULTS as error:
-                raise self._fault(error) from error
             else:
                 self._unsynced = []
                 return
 
     def _connect_again(self) -> None:
-        if not self._connection.closed:
-            self._roll_back()
-            return
+        self._connection.close()
         connection = connect(self._address)
         try:
             self._claim.take_again(connection, epoch=self.epoch)

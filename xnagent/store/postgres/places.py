@@ -15,7 +15,7 @@ from xnagent.errors import StoreError, UsageError
 from xnagent.store.folding import fold_stored
 from xnagent.store.place import Opened
 from xnagent.store.postgres.address import Address, parse_address
-from xnagent.store.postgres.connecting import LOST, Connection, connect, damaged, unreachable, write_fault
+from xnagent.store.postgres.connecting import Connection, connect, damaged, unreachable, write_fault
 from xnagent.store.postgres.holding import PostgresHolding
 from xnagent.store.postgres.lease import Claim
 from xnagent.store.postgres.reader import Reader
@@ -51,25 +51,21 @@ class PostgresPlace:
 
     def create(self, session: SessionId, *, now: str) -> None:
         """Add the session's first rows; the tables too, if it is the first session of all."""
-        try:
-            with closing(connect(self.database.address)) as connection:
-                require_tables(connection, self.database.address)
+        address = self.database.address
+        with closing(self._connect()) as connection:
+            try:
+                require_tables(connection, address)
                 _insert(connection, session, now=now)
-        except psycopg.errors.UniqueViolation:
-            raise StoreError(
-                f"SESSION_EXISTS: {self} is there already. Use `xnagent resume {session}` to go on with it."
-            ) from None
-        except LOST as error:
-            raise unreachable(self.database.address, error) from error
-        except psycopg.Error as error:
-            raise write_fault(self.database.address, error, name=self.name) from error
+            except psycopg.errors.UniqueViolation:
+                raise StoreError(
+                    f"SESSION_EXISTS: {self} is there already. Use `xnagent resume {session}` to go on with it."
+                ) from None
+            except psycopg.Error as error:
+                raise write_fault(address, error, name=self.name) from error
 
     def take_over(self, *, now: str) -> Opened:
         """Lock, next epoch, load."""
-        try:
-            connection = connect(self.database.address)
-        except psycopg.Error as error:
-            raise unreachable(self.database.address, error) from error
+        connection = self._connect()
         try:
             holding = self._hold(connection, now=now)
         except psycopg.Error as error:
@@ -83,6 +79,12 @@ class PostgresPlace:
         except StoreError:
             holding.close(is_sound=True)
             raise
+
+    def _connect(self) -> Connection:
+        try:
+            return connect(self.database.address)
+        except psycopg.Error as error:
+            raise unreachable(self.database.address, error) from error
 
     def _hold(self, connection: Connection, *, now: str) -> PostgresHolding:
         if not has_tables(connection, self.database.address):
@@ -136,12 +138,13 @@ class PostgresPlace:
     def forget(self) -> None:
         """Delete its rows."""
         address = self.database.address
-        try:
-            with closing(connect(address)) as connection, connection.transaction():
-                if has_tables(connection, address):
-                    _delete(connection, self.name)
-        except psycopg.Error as error:
-            raise write_fault(address, error, name=self.name) from error
+        with closing(self._connect()) as connection:
+            try:
+                with connection.transaction():
+                    if has_tables(connection, address):
+                        _delete(connection, self.name)
+            except psycopg.Error as error:
+                raise write_fault(address, error, name=self.name) from error
 
     def _not_found(self) -> UsageError:
         return UsageError(f"SESSION_NOT_FOUND: there is no session {self}. `xnagent sessions` lists what is there.")

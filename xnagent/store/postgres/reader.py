@@ -14,7 +14,7 @@ from xnagent.core.events import Stored
 from xnagent.core.ids import TICKET, AgentId, SessionId, Ticket
 from xnagent.store.artifacts import assembled, ticket_of
 from xnagent.store.postgres.address import Address
-from xnagent.store.postgres.connecting import LOST, Connection, connect, read_fault
+from xnagent.store.postgres.connecting import Connection, connect, is_lost, read_fault
 from xnagent.store.postgres.lease import LOCKED_KEYS, is_locked
 from xnagent.store.postgres.schema import has_tables
 from xnagent.store.projections import PAGE_EVENTS, stored_rows
@@ -103,10 +103,14 @@ class Reader:
                 try:
                     return self._ask(statement, values)
                 except psycopg.Error as error:
-                    is_lost = isinstance(error, LOST) and (self._connection is None or self._connection.closed)
-                    if not is_lost or time.monotonic() > deadline:
+                    if not is_lost(error) or time.monotonic() > deadline:
                         raise read_fault(self._address, error) from error
+                    self._disconnect()
                     time.sleep(PAUSE_SECONDS)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def _ask(self, statement: LiteralString, values: tuple[object, ...]) -> Rows:
         if self._connection is None or self._connection.closed:
