@@ -127,9 +127,9 @@ def _roomy() -> Path | None:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
+def running(parent: Path | None = None) -> Iterator[Server]:
     """A server that is gone afterwards, with its folder."""
-    folder = Path(tempfile.mkdtemp(prefix="xnagent-pg-", dir=_roomy()))
+    folder = Path(tempfile.mkdtemp(prefix="xnagent-pg-", dir=parent or _roomy()))
     server = Server(folder)
     try:
         server.start()

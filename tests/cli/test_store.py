@@ -54,9 +54,8 @@ def test_a_wrong_address_is_refused_and_not_repeated(shell: Shell, url: str):
 
 
 def test_an_ephemeral_session_is_kept_nowhere(shell: Shell):
-    done = shell.run(
-        "run", "x", "--ephemeral", "-s", f"store.url={NOWHERE}", "--model", "m", "--base-url", "http://[::1]:9/v1"
-    )
+    model = ["--model", "m", "--base-url", "http://[::1]:9/v1", "-s", "retry.max_attempts=1"]
+    done = shell.run("run", "x", "--ephemeral", "-s", f"store.url={NOWHERE}", *model)
     assert "STORE_UNREACHABLE" not in done.err
     assert done.code == 8
 

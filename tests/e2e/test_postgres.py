@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.cli.harness import Shell
 from tests.e2e.bench import Bench, until
 from tests.e2e.command import begin, finished, kill, run_line, wait_until
 from tests.e2e.test_crash import sensible
@@ -44,6 +45,7 @@ async def test_a_session_runs_to_its_end_while_the_server_crashes(database_serve
     assert replay_session(bench.host, bench.session).problems == []
 
 
+@pytest.mark.timeout(120)
 def test_b002_a_killed_session_goes_on_in_another_process_and_replays_byte_for_byte(url: str, tmp_path: Path):
     bench = Bench(tmp_path, store=sessions_in(url))
     store = ("-s", f"store.url={url}")
@@ -58,15 +60,19 @@ def test_b002_a_killed_session_goes_on_in_another_process_and_replays_byte_for_b
     assert code == 0, err
     assert json.loads(out)["outcome"] == "completed"
     assert bench.read("a.py") == "x = 2\n"
-    outputs = {}
-    for command in ("sessions", "inspect", "replay", "request"):
-        words = [] if command == "sessions" else [row.session] if command != "request" else [row.session, "1"]
-        mode = [] if command == "request" else ["--output", "json"]
-        code, outputs[command], err = finished(begin(bench, line(command, *words, *home, *store, *mode)))
-        assert code == 0, err
-    assert json.loads(outputs["replay"])["problems"] == []
-    assert json.loads(outputs["replay"])["requests"] >= 4
-    assert json.loads(outputs["inspect"])["final"]["outcome"] == "completed"
-    (listed,) = json.loads(outputs["sessions"])["sessions"]
-    assert (listed["session"], listed["status"], listed["path"]) == (row.session, "completed", None)
-    assert outputs["request"].encode() in server.bodies
+    name = row.session
+    shell = Shell(folder=bench.folder, extra={"XNAGENT_STORE__URL": url})
+    done = shell.many(
+        ["sessions", "--output", "json"],
+        ["inspect", name, "--output", "json"],
+        ["replay", name, "--output", "json"],
+        ["request", name, "1"],
+    )
+    assert [one.code for one in done] == [0, 0, 0, 0], done
+    sessions, inspected, replayed, request = done
+    (listed,) = sessions.record["sessions"]
+    assert (listed["session"], listed["status"], listed["path"]) == (name, "completed", None)
+    assert inspected.record["final"]["outcome"] == "completed"
+    assert replayed.record["problems"] == []
+    assert replayed.record["requests"] >= 4
+    assert request.out.encode() in server.bodies

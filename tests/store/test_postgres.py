@@ -15,7 +15,7 @@ import pytest
 
 from xnagent.core.events import ProgressNoted
 from xnagent.core.ids import AgentId, RunId, SessionId
-from xnagent.errors import StoreError, StoreVersionError, StoreWriteError, UsageError
+from xnagent.errors import StoreError, StoreFencedError, StoreVersionError, StoreWriteError, UsageError
 from xnagent.store.place import state_at
 from xnagent.store.placed import PlacedLog
 from xnagent.store.postgres.places import sessions_in
@@ -187,7 +187,7 @@ async def test_a_server_that_stays_away_stops_the_session_loudly(database_server
     database_server.crash()
     try:
         for _ in range(2):
-            with pytest.raises(StoreWriteError, match="did not come back in 0 seconds") as caught:
+            with pytest.raises(StoreWriteError, match=r"did not come back in 0[.]3 seconds") as caught:
                 await store.append(note(3))
         assert "`xnagent resume s-1` goes on" in str(caught.value)
         with pytest.raises(StoreError, match="STORE_UNREACHABLE"):
@@ -222,6 +222,16 @@ async def test_an_idle_owner_hears_that_it_was_replaced(url, clock):
                 await anyio.sleep(0.02)
         with pytest.raises(StoreError, match=r"SESSION_TAKEN_OVER.*epoch 7, this one had 1"):
             await store.append(note(1))
+
+
+async def test_a_writer_whose_place_is_taken_hears_of_it_and_not_of_a_duplicate(url, place, clock):
+    async with aclosing(await created(place, clock)) as store:
+        await store.append(note(1))
+        ask(url, "UPDATE meta SET value = '7' WHERE key = 'epoch'")
+        ask(url, "INSERT INTO events SELECT session, 2, at, 7, type, agent, enc, payload FROM events")
+        with pytest.raises(StoreFencedError, match=r"epoch 7, this one had 1"):
+            await store.append(note(2))
+        assert texts(place) == ["note 1", "note 1"]
 
 
 async def test_an_event_that_the_database_refuses_stops_the_log_there_and_no_sooner(url, place, clock):

@@ -53,6 +53,12 @@ class PostgresHolding:
     def write(self, batch: Sequence[Work]) -> tuple[int, StoreError | None]:
         """One transaction, which waits for the disk or not; after a lost connection, what of it is missing."""
         try:
+            return self._write(batch)
+        except WRITE_FAULTS as error:
+            raise self._fault(error) from error
+
+    def _write(self, batch: Sequence[Work]) -> tuple[int, StoreError | None]:
+        try:
             self._commit(batch)
         except WRITE_FAULTS as error:
             if not is_lost(error):
@@ -88,14 +94,16 @@ class PostgresHolding:
 
     def _one_by_one(self, batch: Sequence[Work]) -> tuple[int, StoreError | None]:
         """After a refused transaction: commit up to the first operation that is refused alone."""
+        _roll_back(self._connection)
+        self._claim.check(self._connection, epoch=self.epoch)
         for number, work in enumerate(batch):
             try:
-                self._roll_back()
                 self._commit([work])
             except WRITE_FAULTS as error:
-                with suppress(psycopg.Error):
-                    self._roll_back()
-                return number, self._fault(error)
+                if not is_lost(error):
+                    _roll_back(self._connection)
+                    return number, self._fault(error)
+                self._store_again([work], error)
         return len(batch), None
 
     def _store_again(self, batch: Sequence[Work], cause: Exception) -> None:
@@ -110,7 +118,7 @@ class PostgresHolding:
                 if not is_transient(error):
                     raise self._fault(error) from error
                 if time.monotonic() > deadline:
-                    raise self._gone(cause) from error
+                    raise self._fault(_gone(cause, self._patience_seconds)) from error
                 time.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             else:
@@ -143,7 +151,7 @@ class PostgresHolding:
             found = fence.fetchone()
         epoch = 0 if found is None else int(found[0])
         if epoch != self.epoch:
-            self._roll_back()
+            _roll_back(self._connection)
             raise taken_over(session, newest=epoch, epoch=self.epoch)
         connection.execute("COMMIT")
 
@@ -152,19 +160,20 @@ class PostgresHolding:
             self._claim.renew(self._connection, epoch=self.epoch)
             self._renewed = time.monotonic()
 
-    def _roll_back(self) -> None:
-        if self._connection.info.transaction_status != TransactionStatus.IDLE:
-            self._connection.execute("ROLLBACK")
-
     def _fault(self, error: BaseException) -> StoreError:
         return write_fault(self._address, error, name=self._claim.session)
 
-    def _gone(self, error: Exception) -> StoreError:
-        told = ConnectionError(
-            f"the connection was lost ({error}) and did not come back in {self._patience_seconds:.0f} seconds, so "
-            f"whether the newest append was stored is not known yet"
-        )
-        return self._fault(told)
+
+def _roll_back(connection: Connection) -> None:
+    if connection.info.transaction_status != TransactionStatus.IDLE:
+        connection.execute("ROLLBACK")
+
+
+def _gone(error: Exception, patience_seconds: float) -> ConnectionError:
+    return ConnectionError(
+        f"the connection was lost ({error}) and did not come back in {patience_seconds:g} seconds, so "
+        f"whether the newest append was stored is not known yet"
+    )
 
 
 def _missing(batch: Sequence[Work], *, after: int) -> list[Work]:

@@ -83,18 +83,21 @@ class Claim:
 
     def take_again(self, connection: Connection, *, epoch: int) -> None:
         """After a lost connection: hold the lock with the new one. Raises StoreFencedError if the session went on."""
+        self.check(connection, epoch=epoch)
+        self._end_holders(connection)
+
+    def check(self, connection: Connection, *, epoch: int) -> None:
+        """Raise StoreFencedError if another process has taken the session over."""
         found = connection.execute(EPOCH, (self.session,)).fetchone()
         newest = 0 if found is None else int(found[0])
         if newest != epoch:
             raise taken_over(self.session, newest=newest, epoch=epoch)
-        self._end_holders(connection)
 
     def renew(self, connection: Connection, *, epoch: int) -> None:
         """Say that it is still held. Raises StoreFencedError if it is not."""
         values = {"session": self.session, "epoch": epoch, "seconds": self.seconds}
         if connection.execute(RENEW, values).rowcount == 0:
-            found = connection.execute(EPOCH, (self.session,)).fetchone()
-            raise taken_over(self.session, newest=0 if found is None else int(found[0]), epoch=epoch)
+            self.check(connection, epoch=epoch)
 
     def _lock(self, connection: Connection) -> None:
         """The server needs a moment to see that a connection has ended, so one refusal proves nothing."""

@@ -52,7 +52,7 @@ class PostgresPlace:
     def create(self, session: SessionId, *, now: str) -> None:
         """Add the session's first rows; the tables too, if it is the first session of all."""
         address = self.database.address
-        with closing(self._connect()) as connection:
+        with closing(_connect(self.database)) as connection:
             try:
                 require_tables(connection, address)
                 _insert(connection, session, now=now)
@@ -65,9 +65,9 @@ class PostgresPlace:
 
     def take_over(self, *, now: str) -> Opened:
         """Lock, next epoch, load."""
-        connection = self._connect()
+        connection = _connect(self.database)
         try:
-            holding = self._hold(connection, now=now)
+            holding = _hold(self, connection, now=now)
         except psycopg.Error as error:
             connection.close()
             raise write_fault(self.database.address, error, name=self.name) from error
@@ -75,43 +75,15 @@ class PostgresPlace:
             connection.close()
             raise
         try:
-            return self._load(holding)
+            return _load(self, holding)
         except StoreError:
             holding.close(is_sound=True)
             raise
 
-    def _connect(self) -> Connection:
-        try:
-            return connect(self.database.address)
-        except psycopg.Error as error:
-            raise unreachable(self.database.address, error) from error
-
-    def _hold(self, connection: Connection, *, now: str) -> PostgresHolding:
-        if not has_tables(connection, self.database.address):
-            raise self._not_found()
-        claim = Claim(session=self.read_session(), seconds=self.database.lease_seconds)
-        epoch = claim.take(connection, now=now)
-        address, patience = self.database.address, self.database.patience_seconds
-        return PostgresHolding(connection, address=address, claim=claim, epoch=epoch, patience_seconds=patience)
-
-    def _load(self, holding: PostgresHolding) -> Opened:
-        count, last_seq = self.reader.count(self.name)
-        if count != last_seq:
-            why = f"{last_seq - count} of the {last_seq} events of {self.name} are missing"
-            raise damaged(self.database.address, why)
-        return Opened(
-            holding=holding,
-            epoch=holding.epoch,
-            session=SessionId(self.name),
-            state=fold_stored(self.events()),
-            last_seq=last_seq,
-            hashes=self.reader.hashes(self.name),
-        )
-
     def read_session(self) -> SessionId:
         """The name, if there is such a session."""
         if not self.reader.has_session(self.name):
-            raise self._not_found()
+            raise not_found(self)
         return SessionId(self.name)
 
     def events(self, *, after: int = 0) -> Iterator[Stored]:
@@ -137,17 +109,49 @@ class PostgresPlace:
 
     def forget(self) -> None:
         """Delete its rows."""
-        address = self.database.address
-        with closing(self._connect()) as connection:
+        with closing(_connect(self.database)) as connection:
             try:
-                with connection.transaction():
-                    if has_tables(connection, address):
-                        _delete(connection, self.name)
+                _delete(connection, self)
             except psycopg.Error as error:
-                raise write_fault(address, error, name=self.name) from error
+                raise write_fault(self.database.address, error, name=self.name) from error
 
-    def _not_found(self) -> UsageError:
-        return UsageError(f"SESSION_NOT_FOUND: there is no session {self}. `xnagent sessions` lists what is there.")
+
+def not_found(place: PostgresPlace) -> UsageError:
+    """The error for a session that is not there."""
+    return UsageError(f"SESSION_NOT_FOUND: there is no session {place}. `xnagent sessions` lists what is there.")
+
+
+def _connect(database: Database) -> Connection:
+    try:
+        return connect(database.address)
+    except psycopg.Error as error:
+        raise unreachable(database.address, error) from error
+
+
+def _hold(place: PostgresPlace, connection: Connection, *, now: str) -> PostgresHolding:
+    database = place.database
+    if not has_tables(connection, database.address):
+        raise not_found(place)
+    claim = Claim(session=place.read_session(), seconds=database.lease_seconds)
+    epoch = claim.take(connection, now=now)
+    return PostgresHolding(
+        connection, address=database.address, claim=claim, epoch=epoch, patience_seconds=database.patience_seconds
+    )
+
+
+def _load(place: PostgresPlace, holding: PostgresHolding) -> Opened:
+    count, last_seq = place.reader.count(place.name)
+    if count != last_seq:
+        why = f"{last_seq - count} of the {last_seq} events of {place.name} are missing"
+        raise damaged(place.database.address, why)
+    return Opened(
+        holding=holding,
+        epoch=holding.epoch,
+        session=SessionId(place.name),
+        state=fold_stored(place.events()),
+        last_seq=last_seq,
+        hashes=place.reader.hashes(place.name),
+    )
 
 
 def _insert(connection: Connection, session: SessionId, *, now: str) -> None:
@@ -158,9 +162,12 @@ def _insert(connection: Connection, session: SessionId, *, now: str) -> None:
         )
 
 
-def _delete(connection: Connection, session: str) -> None:
-    for statement in FORGET:
-        connection.execute(statement, (session,))
+def _delete(connection: Connection, place: PostgresPlace) -> None:
+    if not has_tables(connection, place.database.address):
+        return
+    with connection.transaction():
+        for statement in FORGET:
+            connection.execute(statement, (place.name,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,19 +98,19 @@ class Reader:
     def _rows(self, statement: LiteralString, *values: object) -> Rows:
         """The answer; none where there are no tables yet. A connection that was lost is made again, for a while."""
         with self._lock:
-            deadline = time.monotonic() + (0 if self._connection is None else self._patience_seconds)
-            while True:
-                try:
-                    return self._ask(statement, values)
-                except psycopg.Error as error:
-                    if not is_lost(error) or time.monotonic() > deadline:
-                        raise read_fault(self._address, error) from error
-                    self._disconnect()
-                    time.sleep(PAUSE_SECONDS)
+            return self._ask_patiently(statement, values)
 
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+    def _ask_patiently(self, statement: LiteralString, values: tuple[object, ...]) -> Rows:
+        deadline = time.monotonic() + (0 if self._connection is None else self._patience_seconds)
+        while True:
+            try:
+                return self._ask(statement, values)
+            except psycopg.Error as error:
+                if not is_lost(error) or time.monotonic() > deadline:
+                    raise read_fault(self._address, error) from error
+                if self._connection is not None:
+                    self._connection.close()
+                time.sleep(PAUSE_SECONDS)
 
     def _ask(self, statement: LiteralString, values: tuple[object, ...]) -> Rows:
         if self._connection is None or self._connection.closed:
