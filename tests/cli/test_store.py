@@ -41,6 +41,7 @@ def test_an_unreachable_server_is_told_without_the_password(shell: Shell):
         assert done.code == (2 if command[0] == "doctor" else 1), (command, done)
         assert "STORE_UNREACHABLE: postgresql://127.0.0.1:9/db: " in done.err + done.out, command
         assert SECRET not in done.out + done.err, command
+    assert not list(shell.home.glob("work/*")), "nothing was made"
     final = json.loads(shell.run(*commands[5]).out.splitlines()[-1])
     assert (final["type"], final["exit_code"], final["error"]["class"]) == ("final", 1, "StoreError")
 
@@ -51,6 +52,17 @@ def test_a_wrong_address_is_refused_and_not_repeated(shell: Shell, url: str):
         assert done.code == 2
         assert "store.url" in done.err
         assert SECRET not in done.err + done.out
+
+
+def test_a_batch_whose_store_is_unreachable_gives_no_job_a_result(shell: Shell):
+    jobs = shell.repository / "jobs.jsonl"
+    jobs.write_text('{"objective": "x"}\n')
+    model = ["--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+    done = shell.run("batch", str(jobs), "--out", "results.jsonl", "-s", f"store.url={NOWHERE}", *model)
+    assert done.code == 1
+    assert "STORE_UNREACHABLE" in done.err
+    assert SECRET not in done.err
+    assert not (shell.repository / "results.jsonl").exists()
 
 
 def test_an_ephemeral_session_is_kept_nowhere(shell: Shell):

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import anyio
+import anyio.to_thread
 
 from xnagent import __version__
 from xnagent.agents.closing import Closing
@@ -79,10 +80,12 @@ class Stop:
 async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionState:
     """A new session from its objective to its end; the state returned is settled.
 
-    Raises UsageError before anything is stored if it cannot begin, StoreError if its log cannot be written.
+    Raises UsageError before anything is stored if it cannot begin, StoreError if its log cannot be written; where the
+    store cannot be reached, before anything is made at all.
     """
     check_models(host, spec.settings)
     _make_home(host)
+    await anyio.to_thread.run_sync(host.sessions.check)
     workspaces = make_workspaces(host, spec.session, repository=spec.repository)
     began = host.clock.now()
     try:

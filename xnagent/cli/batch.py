@@ -37,6 +37,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         raise UsageError("USAGE: a batch keeps its sessions, so that it can go on; leave --ephemeral out")
     if out.resolve() == Path(arguments.jobs).resolve():
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
+    host.sessions.check()
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
     start_logging(arguments, console)
     with open_results(out) as results:

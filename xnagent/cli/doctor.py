@@ -120,7 +120,7 @@ def store(settings: Settings) -> Finding:
     try:
         sessions = sessions_at(settings.store.url)
         if sessions is not None:
-            sessions.place("s-0").exists()
+            sessions.check()
     except XnagentError as error:
         return Finding(what="store", is_fine=False, detail=str(error))
     return Finding(what="store", is_fine=True, detail="files in home" if sessions is None else str(sessions))

@@ -80,6 +80,9 @@ class FileSessions:
         """The folder."""
         return str(sessions_folder(self.home))
 
+    def check(self) -> None:
+        """A folder that cannot be used is told when a file is made or read."""
+
     def place(self, session: str) -> FilePlace:
         """The session's file."""
         return FilePlace(session_path(self.home, session))

@@ -120,6 +120,9 @@ class Sessions(Protocol):
     def __str__(self) -> str:
         """For people: names no password."""
 
+    def check(self) -> None:
+        """Raise StoreError if nothing can be asked of it now, such as a server that does not answer."""
+
     def place(self, session: str) -> Place:
         """The session's place. Raises UsageError for what can be no session's name."""
 

@@ -181,6 +181,10 @@ class PostgresSessions:
         """The database's address."""
         return str(self.database.address)
 
+    def check(self) -> None:
+        """Ask the server something."""
+        self.reader.has_session("")
+
     def place(self, session: str) -> PostgresPlace:
         """The session's rows."""
         return PostgresPlace(name=check_name(session), database=self.database, reader=self.reader)
