@@ -70,7 +70,8 @@ def store_url(sources: Sources) -> str:
         _put(merged, from_file(path))
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
-    return _build({path: setting for path, setting in merged.items() if path[0] == "store"}).store.url
+    own = {path: setting for path, setting in merged.items() if path[0] == "store"}
+    return _build(own, named=frozenset()).store.url
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
