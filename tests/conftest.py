@@ -1,7 +1,11 @@
 """What every test gets: both async backends, and property tests that repeat themselves."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
+
+from tests.database import Server, running, why_not
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, database=None)
 settings.load_profile("ci")
@@ -11,3 +15,13 @@ settings.load_profile("ci")
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run each async test on both; a module that needs one overrides this fixture."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Server]:
+    """A PostgreSQL server, started when the first test asks for it."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    pytest.importorskip("psycopg", reason="the extra postgres is not installed")
+    with running() as server:
+        yield server

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from xnagent.core.events import Event, Stored
 from xnagent.core.ids import AgentId, CallId, RunId, Ticket
@@ -49,38 +49,6 @@ class History(Protocol):
 
     async def history(self, agent: AgentId) -> tuple[Stored, ...]:
         """The ReplyReceived and ToolFinished events of an agent, in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
-    """What somebody else has to say to a session: more from the user, or that it should stop."""
-
-    letter: str = ""
-    """Its name, given by the mailbox: later letters have greater ones."""
-    kind: Literal["message", "cancel"]
-    text: str
-    """What the user says; the reason, for `cancel`."""
-    epoch: int | None = None
-    """For the process with this epoch alone: a later one must not take it. None: for whoever runs the session."""
-
-
-class Mailbox(Protocol):
-    """Letters to one session. Any process may post; the one that runs the session takes them.
-
-    A message that was posted is kept, whatever dies, until it is discarded: after it is in the log.
-    """
-
-    async def post(self, letter: Letter) -> str:
-        """Store it and return its name; it is durable then. Raises StoreError."""
-
-    async def letters(self) -> tuple[Letter, ...]:
-        """What is there now, oldest first; reading takes nothing away."""
-
-    async def arrival(self) -> None:
-        """Return at most half a second after there is a letter."""
-
-    async def discard(self, letter: str) -> None:
-        """Remove it; nothing if it is gone already."""
 
 
 class Log(Artifacts, History, Protocol):

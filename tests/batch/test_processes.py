@@ -1,5 +1,6 @@
 """Worker processes: they end with their batch, whatever ended it, and the batch goes on where they stopped."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -54,7 +55,9 @@ def test_B060_B048d_workers_end_with_their_batch_and_it_goes_on(shell: Shell, nu
 
 
 async def test_workers_that_cannot_work_are_told_instead_of_begun_for_ever():
-    workers = WorkerProcesses(commands=[[sys.executable, "-c", "raise SystemExit(3)"]], stop=BatchStop())
+    workers = WorkerProcesses(
+        commands=[[sys.executable, "-c", "raise SystemExit(3)"]], stop=BatchStop(), environ=os.environ
+    )
     with anyio.fail_after(SECONDS), pytest.raises(ExceptionGroup) as caught:
         await workers.work(anyio.Event())
     assert isinstance(first_cause(caught.value), WorkerFailedError)
@@ -66,7 +69,9 @@ async def test_a_worker_that_is_killed_is_replaced_and_one_that_will_not_end_is_
     deaf = (
         f"import signal, time; signal.signal(15, signal.SIG_IGN); open({str(mark)!r}, 'a').write('x'); time.sleep(600)"
     )
-    workers = WorkerProcesses(commands=[[sys.executable, "-c", deaf]], stop=BatchStop(), closing_seconds=0.1)
+    workers = WorkerProcesses(
+        commands=[[sys.executable, "-c", deaf]], stop=BatchStop(), environ=os.environ, closing_seconds=0.1
+    )
     closing = anyio.Event()
     with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as group:

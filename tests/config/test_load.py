@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from xnagent.config import Settings
 from xnagent.config.keys import dotted, known_keys, model_keys, parse_key
-from xnagent.config.load import Sources, load_settings, stored_settings, with_settings
+from xnagent.config.load import Sources, load_settings, store_url, stored_settings, with_settings
 from xnagent.config.sources import Setting, from_assignment, from_environment, from_file, from_table
 from xnagent.core.limits import Limits
 from xnagent.core.rebase import RebasePolicy
@@ -283,3 +283,33 @@ def test_a_model_that_is_named_for_this_command_leaves_its_place_in_the_list(tmp
 
 def test_every_key_of_a_model_can_be_named():
     assert {("window_tokens",), ("price", "input_usd"), ("options",)} <= set(model_keys())
+
+
+DATABASE = "postgresql://me:hunter-22@h/"
+
+
+def test_the_store_is_chosen_by_the_host_and_the_nearest_source_wins(tmp_path: Path):
+    environ = {"HOME": str(tmp_path)}
+    assert store_url(Sources(environ=environ)) == ""
+    write(tmp_path / ".config" / "xnagent" / "config.toml", f'parallel = 2\n[store]\nurl = "{DATABASE}1"\n')
+    assert store_url(Sources(environ=environ)) == f"{DATABASE}1"
+    files = [write(tmp_path / "more.toml", f'[store]\nurl = "{DATABASE}2"\n')]
+    assert store_url(Sources(environ=environ, files=files)) == f"{DATABASE}2"
+    environ["XNAGENT_STORE__URL"] = f"{DATABASE}3"
+    assert store_url(Sources(environ=environ, files=files)) == f"{DATABASE}3"
+    options = [from_assignment(f"store.url={DATABASE}4")]
+    assert store_url(Sources(environ=environ, files=files, options=options)) == f"{DATABASE}4"
+
+
+def test_a_repository_may_not_choose_the_store(tmp_path: Path):
+    write(tmp_path / ".xnagent.toml", f'[store]\nurl = "{DATABASE}"\n')
+    told = refusal(Sources(environ=NOBODY, repository=tmp_path))
+    assert 'a repository may not set "store.url"' in told
+    assert "hunter" not in told
+
+
+def test_the_address_of_the_store_is_neither_stored_with_a_session_nor_shown():
+    settings = load_settings(option(f"store.url={DATABASE}db"))
+    assert settings.store.url == f"{DATABASE}db"
+    assert "hunter" not in settings.model_dump_json() + repr(settings)
+    assert stored_settings(settings.model_dump_json(), session="s-1") == Settings()

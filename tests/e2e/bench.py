@@ -35,7 +35,7 @@ from xnagent.core.state import SessionState
 from xnagent.core.text import canonical
 from xnagent.core.view import Document, view
 from xnagent.store.codec import unpack
-from xnagent.store.reading import read_events
+from xnagent.store.place import Sessions
 from xnagent.store.sessions import session_path
 from xnagent.testing.script import ReplySpec, Rule, Script, ScriptedCall, Section
 from xnagent.testing.server import ScriptedServer
@@ -199,11 +199,12 @@ class Bench:
     folder: Path
     files: Mapping[str, str] = field(default_factory=lambda: FILES)
     session: SessionId = SESSION
+    store: Sessions | None = None
 
     def __post_init__(self) -> None:
         self.repository = make_repository(self.folder / "repo", self.files)
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
-        self.host = Host(home=self.folder / "home", environ=environ)
+        self.host = Host(home=self.folder / "home", environ=environ, store=self.store)
 
     @property
     def path(self) -> Path:
@@ -240,8 +241,8 @@ class Bench:
         return self.ended(server)
 
     def ended(self, server: ScriptedServer | None = None) -> Ended:
-        """The session as its file tells it."""
-        events = tuple(read_events(self.path))
+        """The session as its log tells it."""
+        events = tuple(self.host.place(self.session).events())
         ended = Ended(state=fold_all(stored.event for stored in events), events=events, path=self.path)
         check_ended(ended, self)
         if server is not None:

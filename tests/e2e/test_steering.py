@@ -15,8 +15,8 @@ from xnagent.app.running import is_over
 from xnagent.app.steering import cancel_session, tell_session
 from xnagent.core.events import CheckFinished, SessionInterrupted, SessionResumed, UserMessageAdded
 from xnagent.core.ids import PLANNER, SessionId
-from xnagent.ports import Letter
 from xnagent.store.lock import is_held
+from xnagent.store.mailbox import Letter
 from xnagent.store.reading import read_state
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec

@@ -8,8 +8,7 @@ import anyio
 import pytest
 
 from xnagent.errors import StoreWriteError, UsageError
-from xnagent.ports import Letter
-from xnagent.store.mailbox import LONGEST_BYTES, FolderMailbox, mailbox_folder
+from xnagent.store.mailbox import LONGEST_BYTES, FolderMailbox, Letter, mailbox_folder
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ import anyio
 from xnagent.core.ids import SessionId
 from xnagent.models.gate import Gates
 from xnagent.ports import Clock
+from xnagent.store.files import FileSessions
+from xnagent.store.place import Place, Sessions
 
 
 class SystemClock:
@@ -40,6 +42,17 @@ class Host:
     clock: Clock = field(default_factory=SystemClock)
     gates: Gates = field(default_factory=Gates)
     """What all its sessions' calls to models go through."""
+    store: Sessions | None = None
+    """Where sessions are kept; None: as files in `home`."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """Where sessions are kept."""
+        return self.store or FileSessions(self.home)
+
+    def place(self, session: str) -> Place:
+        """Where this session is kept. Raises UsageError for what can be no session's name."""
+        return self.sessions.place(session)
 
     def work_folder(self, session: SessionId) -> Path:
         """Where the session's repositories are."""

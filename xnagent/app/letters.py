@@ -9,10 +9,9 @@ from xnagent.app.host import Host
 from xnagent.core.events import UserMessageAdded
 from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
-from xnagent.ports import Letter, Mailbox
-from xnagent.store.mailbox import FolderMailbox, mailbox_folder
+from xnagent.store.mailbox import FolderMailbox, Letter, Mailbox, mailbox_folder
+from xnagent.store.placed import PlacedLog
 from xnagent.store.sessions import session_path
-from xnagent.store.sqlite import SessionStore
 
 
 class Cancellable(Protocol):
@@ -56,7 +55,7 @@ async def discard_delivered(mailbox: Mailbox, said: list[UserMessageAdded]) -> N
 class Reception:
     """Takes letters while the session runs. What comes too late is kept for the next process."""
 
-    log: SessionStore
+    log: PlacedLog
     mailbox: Mailbox
     stop: Cancellable
     taken: set[str] = field(default_factory=set)

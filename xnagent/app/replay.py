@@ -49,8 +49,6 @@ from xnagent.core.state import SessionState, spine_of
 from xnagent.errors import UsageError
 from xnagent.models.wires import encode
 from xnagent.ports import Call, Outcome
-from xnagent.store.reading import read_events
-from xnagent.store.sessions import session_path
 from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.state_tool import StateTool
@@ -274,4 +272,4 @@ def replay(events: Iterable[Stored]) -> Replayed:
 
 def replay_session(host: Host, session: str) -> Replayed:
     """Replay a stored session."""
-    return replay(read_events(session_path(host.home, session)))
+    return replay(host.place(session).events())

@@ -40,10 +40,10 @@ from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
-from xnagent.ports import Base, Letter, Workspaces
-from xnagent.store.reading import unsettled_seconds
-from xnagent.store.sessions import session_path
-from xnagent.store.sqlite import SessionStore
+from xnagent.ports import Base, Workspaces
+from xnagent.store.mailbox import Letter
+from xnagent.store.place import unsettled_seconds
+from xnagent.store.placed import PlacedLog
 from xnagent.workspaces.addresses import Address, is_address
 from xnagent.workspaces.shell import ProcessShell
 
@@ -92,12 +92,14 @@ class Stop:
 async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionState:
     """A new session from its objective to its end; the state returned is settled.
 
-    Raises UsageError before anything is stored if it cannot begin, StoreError if its log cannot be written.
+    Raises UsageError before anything is stored if it cannot begin, StoreError if its log cannot be written; where the
+    store cannot be reached, before anything is made at all.
     """
     check_models(host, spec.settings)
     _make_home(host)
+    await anyio.to_thread.run_sync(host.sessions.check)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
-    store = await SessionStore.create(session_path(host.home, spec.session), session=spec.session, clock=host.clock)
+    store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock)
     try:
         # Only whoever holds the session's file gets here: nobody else is in its work folder.
         base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
@@ -109,7 +111,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         await store.aclose()
 
 
-def _started(spec: SessionSpec, base: Base, *, store: SessionStore) -> SessionStarted:
+def _started(spec: SessionSpec, base: Base, *, store: PlacedLog) -> SessionStarted:
     return SessionStarted(
         session=spec.session,
         objective=spec.objective,
@@ -139,7 +141,7 @@ async def resume_session(
     as it is. What is gone of its repositories is made again from the log, and fetched where it came by its address.
     """
     _check_home(host)
-    store = await SessionStore.open(session_path(host.home, session), clock=host.clock)
+    store = await PlacedLog.open_at(host.place(session), clock=host.clock)
     try:
         state = store.state
         if state.started is None or state.started.base is None:
@@ -153,7 +155,7 @@ async def resume_session(
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
-        lost = 0.0 if state.settled else await anyio.to_thread.run_sync(unsettled_seconds, store.path)
+        lost = 0.0 if state.settled else await anyio.to_thread.run_sync(unsettled_seconds, host.place(session))
         resumed = SessionResumed(
             epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen), lost_seconds=lost
         )
@@ -164,9 +166,10 @@ async def resume_session(
         await store.aclose()
 
 
-def may_travel(state: SessionState) -> bool:
+def may_travel(host: Host, state: SessionState) -> bool:
     """Whether the session may go on at a machine that has not its folders."""
-    return state.started is not None and is_address(state.started.repository)
+    is_fetched = state.started is not None and is_address(state.started.repository)
+    return host.store is not None or is_fetched
 
 
 def _said(state: SessionState, letters: tuple[Letter, ...], *, message: str | None) -> list[UserMessageAdded]:
@@ -211,9 +214,7 @@ def _unusable(host: Host, error: OSError) -> UsageError:
 
 def _forget(host: Host, session: SessionId) -> None:
     shutil.rmtree(host.work_folder(session), ignore_errors=True)
-    path = session_path(host.home, session)
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    host.place(session).forget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +248,7 @@ class Staff:
 
 @asynccontextmanager
 async def staffed(
-    host: Host, store: SessionStore, *, settings: Settings, places: Places, earlier_seconds: float
+    host: Host, store: PlacedLog, *, settings: Settings, places: Places, earlier_seconds: float
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
     shell, workspaces = ProcessShell(environ=host.environ), places.workspaces
@@ -276,7 +277,7 @@ async def staffed(
             log=store,
             workspaces=workspaces,
             trees=places.trees,
-            is_saving=is_saving(settings, may_travel=may_travel(store.state)),
+            is_saving=is_saving(settings, may_travel=may_travel(host, store.state)),
         )
         workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
         yield Staff(planner=planner, workers=workers, closing=closing)
@@ -285,7 +286,7 @@ async def staffed(
             await crew.aclose()
 
 
-async def _drive(host: Host, store: SessionStore, *, settings: Settings, places: Places, stop: Stop) -> SessionState:
+async def _drive(host: Host, store: PlacedLog, *, settings: Settings, places: Places, stop: Stop) -> SessionState:
     """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
     ending = Ending()
@@ -344,7 +345,7 @@ def _unsettled(error: Exception | None, state: SessionState, *, stop: Stop) -> S
     )
 
 
-async def _until_settled(store: SessionStore, orchestrator: Orchestrator, *, stop: Stop, reception: Reception) -> None:
+async def _until_settled(store: PlacedLog, orchestrator: Orchestrator, *, stop: Stop, reception: Reception) -> None:
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:

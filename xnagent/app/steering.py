@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import anyio
@@ -16,10 +15,8 @@ from xnagent.core.events import Outcome, Stored, UserMessageAdded
 from xnagent.core.fold import fold
 from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
-from xnagent.ports import Letter, Mailbox
-from xnagent.store.lock import holder_of, is_held
-from xnagent.store.reading import read_events
-from xnagent.store.sessions import session_path
+from xnagent.store.mailbox import Letter, Mailbox
+from xnagent.store.place import Place
 
 ANSWER_SECONDS: Final = 10.0
 """How long a living process may take to read a letter."""
@@ -54,17 +51,17 @@ class Cancelled:
 class Watch:
     """A session's log, read as it grows."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, place: Place) -> None:
         self.state = SessionState()
         self.is_live = False
-        self.path = path
+        self.place = place
         self._seen = 0
 
     async def advance(self) -> list[Stored]:
         """What is new. Raises UsageError if there is no such session."""
         # Asked before reading: a process that ends in between has then left everything that is read.
-        self.is_live = is_held(self.path)
-        news = await anyio.to_thread.run_sync(lambda: list(read_events(self.path, after=self._seen)))
+        self.is_live = await anyio.to_thread.run_sync(self.place.holder) is not None
+        news = await anyio.to_thread.run_sync(lambda: list(self.place.events(after=self._seen)))
         for stored in news:
             self.state = fold(self.state, stored.event)
             self._seen = stored.seq
@@ -83,7 +80,7 @@ async def tell_session(host: Host, session: SessionId, *, text: str) -> Told:
 
     A session that does not run keeps it for the next `resume`. Raises UsageError for a session that is not there.
     """
-    watch = Watch(session_path(host.home, session))
+    watch = Watch(host.place(session))
     await watch.advance()
     name = await mailbox_of(host, session).post(Letter(kind="message", text=text))
     message: str | None = None
@@ -105,7 +102,7 @@ async def cancel_session(host: Host, session: SessionId, *, reason: str) -> Canc
 
     Raises UsageError for a session that is not there.
     """
-    watch = Watch(session_path(host.home, session))
+    watch = Watch(host.place(session))
     await watch.advance()
     if not _runs(watch):
         return Cancelled(status="not_running", outcome=_outcome(watch))
@@ -114,7 +111,8 @@ async def cancel_session(host: Host, session: SessionId, *, reason: str) -> Canc
         await asked.until_taken()
     await asked.withdraw()
     if watch.state.interrupted is None and _runs(watch):
-        return Cancelled(status="not_taken", outcome=None, holder=holder_of(watch.path))
+        holder = await anyio.to_thread.run_sync(watch.place.holder)
+        return Cancelled(status="not_taken", outcome=None, holder=holder or "another process")
     with anyio.move_on_after(ENDING_SECONDS):
         while _runs(watch):
             await anyio.sleep(POLL_SECONDS)

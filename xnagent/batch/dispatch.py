@@ -16,7 +16,6 @@ from xnagent.batch.assignment import Record, Report, Use, parse_report, use_of
 from xnagent.batch.budget import Purse
 from xnagent.batch.engine import JobEngine, JobLost, JobNews, JobOrder
 from xnagent.batch.failure import failure_record
-from xnagent.batch.handler import state_or_none
 from xnagent.batch.jobs import Job
 from xnagent.batch.lending import Entry, Lender
 from xnagent.batch.plan import Plan, session_of
@@ -24,7 +23,7 @@ from xnagent.batch.results import Results
 from xnagent.batch.stopping import BatchStop, Signal
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.errors import XnagentError
-from xnagent.store.sessions import session_path
+from xnagent.store.place import state_or_none
 
 SOME_FAILED: Final = 4
 ALL_FAILED: Final = 3
@@ -119,8 +118,8 @@ class Batch:
         """Look at what earlier runs of the batch left."""
         for job in self.plan.todo:
             session = session_of(job, self.results.seed, results_so_far=self.results.lines[job.job])
-            path = session_path(self.host.home, session)
-            use = use_of(state_or_none(path)) if path.exists() else Use()
+            place = self.host.place(session)
+            use = use_of(state_or_none(place)) if place.exists() else Use()
             self.waiting.append(Entry(job=job, session=session, use=use))
         uses = [entry.use for entry in self.waiting]
         usd = self.results.spent_usd + sum(use.usd or 0.0 for use in uses)
@@ -174,7 +173,7 @@ class Batch:
             self._tell(entry, f"not run: {report.problem}")
 
     async def _lost(self, entry: Entry, news: JobLost) -> Report:
-        state = await anyio.to_thread.run_sync(state_or_none, session_path(self.host.home, entry.session))
+        state = await anyio.to_thread.run_sync(state_or_none, self.host.place(entry.session))
         error = WorkerLostError(
             f"WORKER_LOST: {news.detail}; look for what ends the process, such as too little memory"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -20,10 +19,8 @@ from xnagent.batch.stopping import BatchStop
 from xnagent.core.ids import SessionId
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
-from xnagent.errors import StoreBusyError, StoreError, UsageError
-from xnagent.store.lock import acquire
-from xnagent.store.reading import read_state
-from xnagent.store.sessions import session_path
+from xnagent.errors import StoreBusyError
+from xnagent.store.place import state_or_none
 
 BUSY_SECONDS: Final = 2.0
 BUSY_ATTEMPTS: Final = 20
@@ -41,7 +38,7 @@ class SessionHandler:
     async def handle(self, context: JobContext) -> str:
         """Run the session to its end, or as far as it comes."""
         assignment = parse_assignment(context.order.payload)
-        path = session_path(self.host.home, assignment.session)
+        place = self.host.place(assignment.session)
         stop = self.stop.enter()
         state: SessionState | None = None
         attended = Attended(context=context, stop=stop)
@@ -54,12 +51,12 @@ class SessionHandler:
         if attended.is_lost:
             raise LeaseLostError(f"LEASE_LOST: {context.order.job}: somebody else has it now")
         if caught.error is not None:
-            state = await anyio.to_thread.run_sync(state_or_none, path)
+            state = await anyio.to_thread.run_sync(state_or_none, place)
             return _failed(caught.error, context, state=state).dump()
         return _report(state).dump()
 
     async def _attempt(self, context: JobContext, assignment: Assignment, *, stop: Stop) -> SessionState:
-        known = await anyio.to_thread.run_sync(state_or_none, session_path(self.host.home, assignment.session))
+        known = await anyio.to_thread.run_sync(state_or_none, self.host.place(assignment.session))
         if known is not None:
             await context.heartbeat(known.request_count)
         return await self._session(assignment, known, stop=stop)
@@ -131,28 +128,16 @@ def _failed(error: BaseException, context: JobContext, *, state: SessionState | 
             return Report(use=use_of(state), record=failure_record(error, state=state))
 
 
-def state_or_none(path: Path) -> SessionState | None:
-    """How far the session came; None if it has no log that can be read."""
-    try:
-        return read_state(path)
-    except (StoreError, UsageError):
-        return None
-
-
 def _clear(host: Host, session: SessionId) -> None:
     """Remove what a session left that was killed before its first event. Raises StoreBusyError if it lives."""
-    path, work = session_path(host.home, session), host.work_folder(session)
-    if not path.exists() and not work.exists():
+    place, work = host.place(session), host.work_folder(session)
+    if not place.exists() and not work.exists():
         return
-    lock = acquire(path, since=host.clock.now())
-    try:
-        state = state_or_none(path)
+    with place.reserved(now=host.clock.now()):
+        state = state_or_none(place)
         if state is not None and state.started is not None:
             raise StoreBusyError(f"SESSION_BUSY: {session} was begun by another process a moment ago")
-        if path.exists() and state is None:
+        if place.exists() and state is None:
             return
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        place.forget()
         shutil.rmtree(work, ignore_errors=True)
-    finally:
-        lock.release()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -40,6 +40,8 @@ class WorkerProcesses:
     commands: Sequence[Sequence[str]]
     """The command line of each."""
     stop: BatchStop
+    environ: Mapping[str, str]
+    """What they are begun with."""
     closing_seconds: float = CLOSING_SECONDS
     running: set[anyio.abc.Process] = field(default_factory=set)
 
@@ -80,7 +82,12 @@ class WorkerProcesses:
     async def _one(self, command: Sequence[str], closing: anyio.Event) -> int:
         """One process to its end; its exit code."""
         process = await anyio.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=None, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=None,
+            env=self.environ,
+            start_new_session=True,
         )
         async with process:
             self.running.add(process)

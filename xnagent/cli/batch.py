@@ -29,7 +29,7 @@ from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
-from xnagent.cli.options import boxing, folder_of, host_of, settings_of
+from xnagent.cli.options import boxing, folder_of, host_of, settings_of, worker_environ
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
@@ -51,6 +51,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         raise UsageError("USAGE: a batch keeps its sessions, so that it can go on; leave --ephemeral out")
     if out.resolve() == Path(arguments.jobs).resolve():
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
+    host.sessions.check()
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
     limits = _limits(arguments, jobs)
     start_logging(arguments, console)
@@ -160,7 +161,8 @@ def _workers(work: Work, engine: LocalEngine, *, stop: BatchStop) -> Workers:
     shares = [
         work.at_once // work.processes + (number < work.at_once % work.processes) for number in range(work.processes)
     ]
-    return WorkerProcesses(commands=[_command(work, engine.queue.path, slots=slots) for slots in shares], stop=stop)
+    commands = [_command(work, engine.queue.path, slots=slots) for slots in shares]
+    return WorkerProcesses(commands=commands, stop=stop, environ=worker_environ(work.arguments, work.host))
 
 
 def _command(work: Work, queue: Path, *, slots: int) -> list[str]:

@@ -19,17 +19,17 @@ from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.inspect import read
-from xnagent.cli.options import changed_settings, host_of, models_of
+from xnagent.cli.options import changed_settings, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.load import with_settings
-from xnagent.config.places import shipped
+from xnagent.config.places import home_folder, shipped
 from xnagent.config.sources import Setting, from_file
 from xnagent.errors import UsageError
 from xnagent.inspect.report import overview_text, part_text
 from xnagent.models.catalog import ModelEntry
-from xnagent.store.sessions import new_session_id, session_path
+from xnagent.store.sessions import new_session_id
 from xnagent.testing.server import ScriptedServer
 from xnagent.workspaces.git import Git, require_git, search_path
 
@@ -50,7 +50,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     environ = with_python(dict(os.environ), spare=folder / "bin")
     host = Host(home=folder / "home", environ=environ)
     if hasattr(arguments, "home"):
-        host = replace(host, home=host_of(arguments).home)
+        host = replace(host, home=home_folder(environ, arguments.home))
     repository = folder / "tally"
     anyio.run(make_repository, repository, environ)
     console.say(f"a copy of {PACKAGE}, whose tests fail, is in {repository}")
@@ -111,14 +111,14 @@ def _demonstrate(arguments: Namespace, host: Host, *, repository: Path, console:
         announce(settings, chains, console=console)
         console.say(f"session {session}")
         spec = SessionSpec(objective=demo_objective(), repository=repository, settings=settings, session=session)
-        follower = Follower(session_path(host.home, session), session, console=console)
+        follower = Follower(host.place(session), session, console=console)
         code = drive(partial(run_session, host, spec), follower, console=console)
     _show(host, session, entry=chains["planner"][0], console=console)
     return judged(server, code, console=console)
 
 
 def _show(host: Host, session: str, *, entry: ModelEntry, console: Console) -> None:
-    reading = read(Namespace(session=session, home=str(host.home)))
+    reading = read(host.place(session))
     look = f"xnagent inspect {session} --home {host.home}"
     if console.output != "text":
         console.say(f"{CLOSING}\nlook closer: {look}")

@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import anyio
 
 from xnagent.app.host import Host
+from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
-from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of
+from xnagent.cli.options import boxing, folder_of, home_of, models_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback
 from xnagent.core.text import Json
@@ -45,7 +46,7 @@ class Finding:
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Look at everything, also after the first fault."""
-    host = host_of(arguments)
+    host = home_of(arguments)
     settings, configuration = _configuration(arguments, host)
     looks: list[Callable[[], Finding]] = [
         lambda: configuration,
@@ -53,6 +54,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         lambda: git(host.environ),
         lambda: ripgrep(host.environ),
         lambda: home(host.home),
+        lambda: store(settings),
         lambda: model(settings, host),
         lambda: endpoint(settings, host),
     ]
@@ -111,6 +113,17 @@ def home(folder: Path) -> Finding:
     except OSError as error:
         return Finding(what="home", is_fine=False, detail=f"{folder}: {error.strerror}; choose another with --home DIR")
     return Finding(what="home", is_fine=True, detail=str(folder))
+
+
+def store(settings: Settings) -> Finding:
+    """Whether the database that sessions are kept in answers, if they are kept in one."""
+    try:
+        sessions = sessions_at(settings.store.url)
+        if sessions is not None:
+            sessions.check()
+    except XnagentError as error:
+        return Finding(what="store", is_fine=False, detail=str(error))
+    return Finding(what="store", is_fine=True, detail="files in home" if sessions is None else str(sessions))
 
 
 def model(settings: Settings, host: Host) -> Finding:

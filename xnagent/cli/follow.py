@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -15,7 +14,7 @@ from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.codec import as_record
-from xnagent.store.reading import read_events, read_state
+from xnagent.store.place import Place
 
 POLL_SECONDS: Final = 0.1
 
@@ -23,8 +22,8 @@ POLL_SECONDS: Final = 0.1
 class Follower:
     """Shows each event once, in order."""
 
-    def __init__(self, path: Path, session: SessionId, *, console: Console) -> None:
-        self.path = path
+    def __init__(self, place: Place, session: SessionId, *, console: Console) -> None:
+        self.place = place
         self.session = session
         self.state = SessionState()
         self._seen = 0
@@ -33,15 +32,15 @@ class Follower:
 
     def skip(self) -> None:
         """Begin after what is there already."""
-        for stored in read_events(self.path):
+        for stored in self.place.events():
             self.state = fold(self.state, stored.event)
             self._seen = stored.seq
 
     def advance(self) -> None:
         """Show what is new."""
-        if not self.path.exists():
+        if not self.place.exists():
             return
-        for stored in read_events(self.path, after=self._seen):
+        for stored in self.place.events(after=self._seen):
             self.state = fold(self.state, stored.event)
             self._seen = stored.seq
             record = as_record(self.session, stored)
@@ -67,11 +66,3 @@ class Follower:
         except (StoreError, UsageError) as error:
             if self._console.verbosity > 0:
                 self._console.warn(str(error))
-
-
-def state_or_none(path: Path) -> SessionState | None:
-    """How far a session came, if its file can be read."""
-    try:
-        return read_state(path)
-    except (StoreError, UsageError):
-        return None

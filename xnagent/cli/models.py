@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 
 from xnagent.cli.console import Console
-from xnagent.cli.options import folder_of, host_of, settings_of
+from xnagent.cli.options import folder_of, home_of, settings_of
 from xnagent.config import ModelTable
 from xnagent.config.entry import catalog_of
 from xnagent.core.text import Json
@@ -30,7 +30,7 @@ COLUMNS = (
 
 def execute(arguments: Namespace, console: Console) -> int:
     """List them, the user's own included."""
-    settings = settings_of(arguments, host_of(arguments), repository=folder_of(arguments))
+    settings = settings_of(arguments, home_of(arguments), repository=folder_of(arguments))
     known = catalog_of(settings)
     if console.output == "text":
         console.answer(table(COLUMNS, [_row(name, entry) for name, entry in known.items()]))

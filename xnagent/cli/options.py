@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from xnagent import __version__
 from xnagent.app.host import Host
+from xnagent.app.stores import sessions_at
 from xnagent.config import Settings
 from xnagent.config.entry import Role, catalog_of, model_chain, model_entry
 from xnagent.config.keys import KeyPath, value_of
-from xnagent.config.load import Sources, load_settings, with_settings
+from xnagent.config.load import Sources, load_settings, store_url, with_settings
 from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment, from_file
 from xnagent.core.rebase import MARGIN_TOKENS
@@ -44,11 +46,25 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
 }
 """What each option sets; later ones win."""
 
+STORE_VARIABLE: Final = "XNAGENT_STORE__URL"
 
-def host_of(arguments: Namespace) -> Host:
-    """The process as its sessions see it."""
+
+def home_of(arguments: Namespace) -> Host:
+    """The process as its sessions see it, but for where they are kept."""
     environ = dict(os.environ)
     return Host(home=home_folder(environ, getattr(arguments, "home", None)), environ=environ)
+
+
+def host_of(arguments: Namespace) -> Host:
+    """The process as its sessions see it. Raises UsageError if the place where they are kept cannot be used."""
+    host = home_of(arguments)
+    return replace(host, store=sessions_at(store_url(_sources(arguments, host))))
+
+
+def worker_environ(arguments: Namespace, host: Host) -> dict[str, str]:
+    """The environment of a process that works in the same store: no option, since an address may hold a password."""
+    url = store_url(_sources(arguments, host))
+    return {**host.environ, **({STORE_VARIABLE: url} if url else {})}
 
 
 def folder_of(arguments: Namespace) -> Path:
@@ -65,13 +81,16 @@ def folder_of(arguments: Namespace) -> Path:
 
 def settings_of(arguments: Namespace, host: Host, *, repository: Path | None) -> Settings:
     """All settings, joined and checked."""
-    sources = Sources(
+    return _checked(load_settings(_sources(arguments, host, repository=repository)), arguments)
+
+
+def _sources(arguments: Namespace, host: Host, *, repository: Path | None = None) -> Sources:
+    return Sources(
         environ=host.environ,
         repository=repository,
         files=[Path(file) for file in arguments.config],
         options=_explicit(arguments),
     )
-    return _checked(load_settings(sources), arguments)
 
 
 def changed_settings(arguments: Namespace, settings: Settings) -> Settings:

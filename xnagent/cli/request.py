@@ -11,16 +11,13 @@ from xnagent.cli.console import Console
 from xnagent.cli.options import host_of
 from xnagent.core.text import Json, canonical
 from xnagent.inspect.plain import visible
-from xnagent.store.reading import read_events
-from xnagent.store.sessions import session_path
 
 SHOWN_CHARACTERS: Final = 400
 
 
 def execute(arguments: Namespace, console: Console) -> int:
     """The bytes to stdout, nothing else."""
-    path = session_path(host_of(arguments).home, arguments.session)
-    events = tuple(read_events(path))
+    events = tuple(host_of(arguments).place(arguments.session).events())
     body = request_bytes(events, arguments.request)
     other = getattr(arguments, "against", None)
     if other is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
@@ -23,8 +22,7 @@ from xnagent.core.ids import SessionId
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry
-from xnagent.store.reading import read_events, read_state
-from xnagent.store.sessions import session_path
+from xnagent.store.place import Place, state_at
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -32,16 +30,16 @@ def execute(arguments: Namespace, console: Console) -> int:
     host = host_of(arguments)
     message = message_of(arguments)
     session = SessionId(arguments.session)
-    path = session_path(host.home, session)
-    settings = changed_settings(arguments, last_settings(path))
+    place = host.place(session)
+    settings = changed_settings(arguments, last_settings(place))
     chains = models_of(settings, host)
     chosen = chosen_roles(arguments)
     if getattr(arguments, "dry_run", False):
-        return _tell_forecast(path, chains, chosen=chosen, console=console)
+        return _tell_forecast(place, chains, chosen=chosen, console=console)
     start_logging(arguments, console)
     announce(settings, chains, console=console)
     console.say(f"session {session}")
-    follower = Follower(path, session, console=console)
+    follower = Follower(place, session, console=console)
     follower.skip()
     work = partial(resume_session, host, session, settings=settings, message=message, chosen=chosen)
     return drive(work, follower, console=console)
@@ -57,20 +55,20 @@ def message_of(arguments: Namespace) -> str | None:
     return clean(message)
 
 
-def last_settings(path: Path) -> Settings:
+def last_settings(place: Place) -> Settings:
     """The settings that the session was begun or last resumed with."""
-    events = (stored.event for stored in read_events(path))
+    events = (stored.event for stored in place.events())
     texts = [event.settings for event in events if isinstance(event, SessionStarted | SessionResumed)]
     text = next((text for text in reversed(texts) if text), "{}")
-    return stored_settings(text, session=path.stem)
+    return stored_settings(text, session=place.name)
 
 
 def _tell_forecast(
-    path: Path, chains: Mapping[Role, Sequence[ModelEntry]], *, chosen: Sequence[Role], console: Console
+    place: Place, chains: Mapping[Role, Sequence[ModelEntry]], *, chosen: Sequence[Role], console: Console
 ) -> int:
-    rows = forecasts(forgive(read_state(path), chosen), chains)
+    rows = forecasts(forgive(state_at(place), chosen), chains)
     if console.output == "text":
         console.answer(forecast_text(rows))
     else:
-        console.record(forecast_record(path.stem, rows))
+        console.record(forecast_record(place.name, rows))
     return 0

@@ -23,7 +23,7 @@ from xnagent.core.rebase import Room
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry
-from xnagent.store.sessions import new_session_id, session_path
+from xnagent.store.sessions import new_session_id
 from xnagent.telemetry import set_up_logging
 
 STDIN: Final = "-"
@@ -41,7 +41,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     if not getattr(arguments, "ephemeral", False):
         return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
     with tempfile.TemporaryDirectory(prefix="xnagent-", ignore_cleanup_errors=True) as folder:
-        host = replace(host, home=Path(folder))
+        host = replace(host, home=Path(folder), store=None)
         return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
 
 
@@ -52,7 +52,7 @@ def _spec(objective: str, repository: Path, *, settings: Settings, host: Host) -
 
 def _run(host: Host, spec: SessionSpec, *, console: Console) -> int:
     console.say(f"session {spec.session}")
-    follower = Follower(session_path(host.home, spec.session), spec.session, console=console)
+    follower = Follower(host.place(spec.session), spec.session, console=console)
     return drive(partial(run_session, host, spec), follower, console=console)
 
 

@@ -15,12 +15,13 @@ import anyio.abc
 from xnagent.app.running import Stop
 from xnagent.batch.failure import Caught, exit_code_of, failure_record
 from xnagent.cli.console import Console
-from xnagent.cli.follow import Follower, state_or_none
+from xnagent.cli.follow import Follower
 from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
 from xnagent.inspect.plain import count, line, money, seconds, share
+from xnagent.store.place import state_or_none
 
 LISTED_FILES: Final = 8
 
@@ -100,7 +101,7 @@ def _fail(error: BaseException, follower: Follower, *, console: Console) -> NoRe
     outlast_signals(exit_code_of(error))
     follower.finish()
     if console.output != "text" and not console.has_final:
-        console.record(failure_record(error, state=state_or_none(follower.path)))
+        console.record(failure_record(error, state=state_or_none(follower.place)))
     raise error
 
 

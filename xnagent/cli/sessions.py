@@ -9,14 +9,14 @@ from xnagent.cli.console import Console
 from xnagent.cli.options import host_of
 from xnagent.core.text import Json
 from xnagent.inspect.plain import line, money, table
-from xnagent.store.sessions import SessionRow, list_sessions, sessions_folder
+from xnagent.store.sessions import SessionRow
 
 COLUMNS = ("session", "status", "updated", "cost", "objective")
 
 
 def execute(arguments: Namespace, console: Console) -> int:
     """List them."""
-    rows = list_sessions(sessions_folder(host_of(arguments).home))
+    rows = host_of(arguments).sessions.rows()
     if console.output == "text":
         _tell(rows, console)
     elif console.output == "json":
@@ -38,7 +38,12 @@ def status_of(row: SessionRow) -> str:
 
 
 def _record(row: SessionRow) -> dict[str, Json]:
-    return {"type": "session", **asdict(row), "path": str(row.path), "status": status_of(row)}
+    return {
+        "type": "session",
+        **asdict(row),
+        "path": None if row.path is None else str(row.path),
+        "status": status_of(row),
+    }
 
 
 def _tell(rows: list[SessionRow], console: Console) -> None:

@@ -31,6 +31,12 @@ def _check_url(url: str) -> str:
     return url
 
 
+def _check_store_url(url: str) -> str:
+    if url and urlsplit(url).scheme not in {"postgresql", "postgres"}:
+        raise ValueError("an address of a store begins with postgresql://; leave it out to keep sessions as files")
+    return url
+
+
 _Number = BeforeValidator(_refuse_bool)
 
 Count: TypeAlias = Annotated[int, _Number, Field(ge=1)]
@@ -44,6 +50,7 @@ Span: TypeAlias = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]
 """Hours of a day: `06:00-10:00`."""
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
+StoreUrl: TypeAlias = Annotated[str, AfterValidator(_check_store_url)]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of an environment variable."""
 
@@ -185,6 +192,13 @@ class WorkspaceSettings(Section):
     """A folder in which each result becomes a file `SESSION.bundle` for `git fetch`."""
 
 
+class StoreSettings(Section):
+    """Where sessions are kept: a matter of the host, so it is neither stored with a session nor taken from one."""
+
+    url: StoreUrl = Field(default="", repr=False)
+    """`postgresql://…`; empty: files in the home folder. May hold a password."""
+
+
 class PriceFields(Section):
     """Dollars for a million tokens, of one kind each."""
 
@@ -274,6 +288,7 @@ class Settings(Section):
     sandbox: SandboxSettings = SandboxSettings()
     permissions: PermissionSettings = PermissionSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
+    store: StoreSettings = Field(default=StoreSettings(), exclude=True)
     check_timeout_seconds: Seconds = 600.0
     checks: tuple[Name, ...] = ()
     """Commands that the result as a whole must pass."""

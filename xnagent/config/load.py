@@ -32,7 +32,7 @@ NARROWING_KEYS: Final = frozenset(
     }
 )
 STRICTNESS: Final = ("off", "warn", "strict")
-SECRET_KEYS: Final = frozenset({"api_key_env", "base_url"})
+SECRET_KEYS: Final = frozenset({"api_key_env", "base_url", "url"})
 """Where people put a key by mistake: the value is not repeated in messages."""
 
 
@@ -60,6 +60,18 @@ def load_settings(sources: Sources) -> Settings:
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
     return _build(merged, named={setting.path for setting in sources.options})
+
+
+def store_url(sources: Sources) -> str:
+    """Where the host keeps its sessions; empty: in files. The project file has no say in it."""
+    merged: Merged = {}
+    user = user_file(sources.environ)
+    for path in (*([user] if user.is_file() else ()), *sources.files):
+        _put(merged, from_file(path))
+    _put(merged, from_environment(sources.environ))
+    _put(merged, sources.options)
+    own = {path: setting for path, setting in merged.items() if path[0] == "store"}
+    return _build(own, named=frozenset()).store.url
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:

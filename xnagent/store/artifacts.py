@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from xnagent.core.ids import TICKET, Ticket
@@ -41,11 +42,14 @@ def insert_artifact(connection: sqlite3.Connection, *, sha: str, data: bytes) ->
         return
     connection.executemany(
         "INSERT INTO artifact_chunks(sha, n, data) VALUES(?, ?, ?)",
-        (
-            (sha, number, packed[start : start + CHUNK_BYTES])
-            for number, start in enumerate(range(0, len(packed), CHUNK_BYTES))
-        ),
+        [(sha, number, chunk) for number, chunk in chunked(packed)],
     )
+
+
+def chunked(packed: bytes) -> Iterator[tuple[int, bytes]]:
+    """The pieces in which content is stored, numbered."""
+    for number, start in enumerate(range(0, len(packed), CHUNK_BYTES)):
+        yield number, packed[start : start + CHUNK_BYTES]
 
 
 def known_hashes(connection: sqlite3.Connection) -> dict[Ticket, str]:
@@ -65,7 +69,12 @@ def load_artifact(connection: sqlite3.Connection, ticket: Ticket) -> bytes | Non
         return None
     sha, encoding = found
     chunks = connection.execute("SELECT data FROM artifact_chunks WHERE sha = ? ORDER BY n", (sha,)).fetchall()
-    data = unpack(encoding, b"".join(chunk for (chunk,) in chunks), what=ticket)
+    return assembled(ticket, sha, encoding=encoding, chunks=[chunk for (chunk,) in chunks])
+
+
+def assembled(ticket: Ticket, sha: str, *, encoding: str, chunks: Sequence[bytes]) -> bytes:
+    """The content from its chunks, checked against its hash."""
+    data = unpack(encoding, b"".join(chunks), what=ticket)
     if digest(data) != sha:
         raise StoreDamagedError(f"STORE_ARTIFACT_DAMAGED: {ticket} is not what its hash says; make it again.")
     return data

@@ -49,11 +49,7 @@ def acquire(path: Path, *, since: str) -> Lock:
             return Lock(path=place, descriptor=descriptor)
         os.close(descriptor)
         time.sleep(PAUSE_SECONDS)
-    raise StoreBusyError(
-        f"SESSION_BUSY: {path.stem} is run by {holder_of(path)}. "
-        f"Wait until it ends, or stop it with `xnagent cancel {path.stem}`; `xnagent tell` reaches it, and reading "
-        f"(`inspect`, `sessions`) works meanwhile."
-    )
+    raise busy(path.stem, _holder(place))
 
 
 def is_held(path: Path) -> bool:
@@ -70,13 +66,7 @@ def is_held(path: Path) -> bool:
 
 def holder_of(path: Path) -> str:
     """The process that may write to the session's file, for people."""
-    try:
-        signature = json.loads(lock_path(path).read_text(encoding="utf-8"))
-        pid, host, since = signature["pid"], signature["host"], signature["since"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
-    who = "this process itself" if (pid, host) == (os.getpid(), socket.gethostname()) else "another process"
-    return f"{who} (pid {pid} on {host}, since {since})"
+    return _holder(lock_path(path))
 
 
 def _is_free(descriptor: int, kind: int) -> bool:
@@ -96,7 +86,52 @@ def _is_current(descriptor: int, place: Path) -> bool:
     return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
 
 
+def signature(since: str) -> str:
+    """What a holder writes down of itself."""
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+
+
+def who_signed(text: str) -> str:
+    """The holder's signature as a person reads it."""
+    try:
+        signed = json.loads(text)
+        pid, host, since = signed["pid"], signed["host"], signed["since"]
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+    who = "this process itself" if (pid, host) == (os.getpid(), socket.gethostname()) else "another process"
+    return f"{who} (pid {pid} on {host}, since {since})"
+
+
+def is_known_dead(text: str) -> bool:
+    """Whether the holder was a process of this machine that has ended."""
+    try:
+        signed = json.loads(text)
+        if signed["host"] != socket.gethostname():
+            return False
+        os.kill(int(signed["pid"]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return False
+    return False
+
+
+def busy(name: str, holder: str) -> StoreBusyError:
+    """The error for a session that has a writer."""
+    return StoreBusyError(
+        f"SESSION_BUSY: {name} is run by {holder}. "
+        f"Wait until it ends, or stop it with `xnagent cancel {name}`; `xnagent tell` reaches it, and reading "
+        f"(`inspect`, `sessions`) works meanwhile."
+    )
+
+
 def _sign(descriptor: int, since: str) -> None:
-    signature = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, signature.encode(), 0)
+    os.pwrite(descriptor, signature(since).encode(), 0)
+
+
+def _holder(place: Path) -> str:
+    try:
+        return who_signed(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "another process"

@@ -1,4 +1,4 @@
-"""Letters to a session as files in a folder beside its own: `ports.Mailbox` for sessions in SQLite.
+"""Letters to a session as files in a folder beside its own: `Mailbox` for sessions in SQLite.
 
 A letter appears whole, by rename, and is synced before `post` returns. Its name begins with a number that grows, so the
 order of the names is the order of the letters. The folder is there only while there are letters, and is the user's own.
@@ -14,13 +14,12 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
 
 from xnagent.errors import StoreWriteError, UsageError
-from xnagent.ports import Letter
 
 POLL_SECONDS: Final = 0.25
 SUFFIX: Final = ".letter"
@@ -28,6 +27,38 @@ ASIDE: Final = ".unreadable"
 LONGEST_BYTES: Final = 262_144
 NONCE_BYTES: Final = 4
 ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What somebody else has to say to a session: more from the user, or that it should stop."""
+
+    letter: str = ""
+    """Its name, given by the mailbox: later letters have greater ones."""
+    kind: Literal["message", "cancel"]
+    text: str
+    """What the user says; the reason, for `cancel`."""
+    epoch: int | None = None
+    """For the process with this epoch alone: a later one must not take it. None: for whoever runs the session."""
+
+
+class Mailbox(Protocol):
+    """Letters to one session. Any process may post; the one that runs the session takes them.
+
+    A message that was posted is kept, whatever dies, until it is discarded: after it is in the log.
+    """
+
+    async def post(self, letter: Letter) -> str:
+        """Store it and return its name; it is durable then. Raises StoreError."""
+
+    async def letters(self) -> tuple[Letter, ...]:
+        """What is there now, oldest first; reading takes nothing away."""
+
+    async def arrival(self) -> None:
+        """Return at most half a second after there is a letter."""
+
+    async def discard(self, letter: str) -> None:
+        """Remove it; nothing if it is gone already."""
 
 
 @dataclass(frozen=True, slots=True)

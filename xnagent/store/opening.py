@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from xnagent.core.ids import SessionId, Ticket
+from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
-from xnagent.errors import StoreError, StoreFencedError, XnagentError
+from xnagent.errors import StoreError, XnagentError
 from xnagent.store.artifacts import known_hashes
 from xnagent.store.faults import create_fault, damaged, not_found, write_fault
 from xnagent.store.folding import fold_stored
+from xnagent.store.holding import FileHolding, current_epoch
 from xnagent.store.lock import Lock, acquire
+from xnagent.store.place import Opened
 from xnagent.store.projections import events_after, rebuild
 from xnagent.store.reading import connect_readonly
 from xnagent.store.schema import VERSION, create_tables, migrate, version_of
 
 BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
 JOURNAL_LIMIT_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A session's file, taken over for writing. The connection belongs to the thread that opened it."""
-
-    connection: sqlite3.Connection
-    lock: Lock
-    epoch: int
-    """1 for the first process that writes to it, one more for each later one."""
-    session: SessionId
-    state: SessionState
-    last_seq: int
-    hashes: Mapping[Ticket, str]
 
 
 def create_file(path: Path, *, session: SessionId, now: str) -> None:
@@ -120,18 +107,28 @@ def _open_or_release(path: Path, lock: Lock) -> Opened:
 
 
 def _open_locked(path: Path, lock: Lock) -> Opened:
-    # Checked through a read-only connection: closing a writable one would write the -wal of a refused file into it.
-    connect_readonly(path).close()
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = _connect(path)
     try:
-        _prepare(connection, path)
         return _take_over(connection, path=path, lock=lock)
     except (sqlite3.Error, XnagentError):
         connection.close()
         raise
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _connect(path: Path) -> sqlite3.Connection:
+    # Checked through a read-only connection: closing a writable one would write the -wal of a refused file into it.
+    connect_readonly(path).close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        prepare(connection, path)
+    except (sqlite3.Error, XnagentError):
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make a connection the writer's: how long it waits, how it syncs, and tables of this version."""
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
@@ -144,10 +141,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 def _take_over(connection: sqlite3.Connection, *, path: Path, lock: Lock) -> Opened:
     last_seq, state = _load(connection, path)
     session = _session(connection, path)
+    epoch = _next_epoch(connection)
     return Opened(
-        connection=connection,
-        lock=lock,
-        epoch=_next_epoch(connection),
+        holding=FileHolding(connection=connection, lock=lock, epoch=epoch, path=path),
+        epoch=epoch,
         session=session,
         state=state,
         last_seq=last_seq,
@@ -161,22 +158,6 @@ def _next_epoch(connection: sqlite3.Connection) -> int:
     epoch = current_epoch(connection)
     connection.execute("COMMIT")
     return epoch
-
-
-def current_epoch(connection: sqlite3.Connection) -> int:
-    """The epoch of the process that took the file over last."""
-    found = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
-    return int(found[0]) if found else 0
-
-
-def check_epoch(connection: sqlite3.Connection, *, epoch: int, path: Path) -> None:
-    """Raise StoreFencedError if another process has taken the file over."""
-    newest = current_epoch(connection)
-    if newest != epoch:
-        raise StoreFencedError(
-            f"SESSION_TAKEN_OVER: another process runs {path.stem} now (epoch {newest}, this one had {epoch}). "
-            f"Nothing was written; this process must stop."
-        )
 
 
 def _session(connection: sqlite3.Connection, path: Path) -> SessionId:
@@ -203,9 +184,10 @@ def rebuild_projections(path: Path, *, now: str) -> None:
 
 @contextmanager
 def _writable(path: Path, *, now: str) -> Iterator[sqlite3.Connection]:
-    opened = open_for_writing(path, now=now)
+    lock = acquire(path, since=now)
     try:
-        yield opened.connection
+        with closing(_connect(path)) as connection:
+            _next_epoch(connection)
+            yield connection
     finally:
-        opened.connection.close()
-        opened.lock.release()
+        lock.release()

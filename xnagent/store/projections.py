@@ -28,65 +28,81 @@ _BEGIN: Final = """
 INSERT INTO session(id, status, last_seq, cost_usd) SELECT value, 'new', 0, 0.0 FROM meta WHERE key = 'session'
 """
 
-_BY_TYPE: Final[Mapping[type[Any], str]] = {
+BY_TYPE: Final[Mapping[type[Any], str]] = {
     SessionStarted: """
 UPDATE session SET objective = :headline, repository = :repository, status = 'open', created = coalesce(created, :at)
+{where}
 """,
-    SessionResumed: "UPDATE session SET status = 'open', outcome = NULL, exit_code = NULL",
-    SessionInterrupted: "UPDATE session SET status = 'interrupted'",
-    SessionSettled: "UPDATE session SET status = 'settled', outcome = :outcome, exit_code = :exit_code",
+    SessionResumed: "UPDATE session SET status = 'open', outcome = NULL, exit_code = NULL {where}",
+    SessionInterrupted: "UPDATE session SET status = 'interrupted' {where}",
+    SessionSettled: "UPDATE session SET status = 'settled', outcome = :outcome, exit_code = :exit_code {where}",
     ToolStarted: """
-INSERT INTO tool_calls(agent, call_id, tool, effect, state, started_seq)
-VALUES(:agent, :call_id, :tool, :effect, 'started', :seq)
-ON CONFLICT DO UPDATE SET tool = :tool, effect = :effect, state = 'started', started_seq = :seq, ended_seq = NULL,
-  code = NULL
+INSERT INTO tool_calls({column}agent, call_id, tool, effect, state, started_seq)
+VALUES({value}:agent, :call_id, :tool, :effect, 'started', :seq)
+ON CONFLICT({column}agent, call_id) DO UPDATE SET tool = :tool, effect = :effect, state = 'started',
+  started_seq = :seq, ended_seq = NULL, code = NULL
 """,
     ToolFinished: """
-INSERT INTO tool_calls(agent, call_id, tool, state, ended_seq, code)
-VALUES(:agent, :call_id, :tool, 'finished', :seq, :code)
-ON CONFLICT DO UPDATE SET state = 'finished', ended_seq = :seq, code = :code
+INSERT INTO tool_calls({column}agent, call_id, tool, state, ended_seq, code)
+VALUES({value}:agent, :call_id, :tool, 'finished', :seq, :code)
+ON CONFLICT({column}agent, call_id) DO UPDATE SET state = 'finished', ended_seq = :seq, code = :code
 """,
     RequestStarted: """
-INSERT OR REPLACE INTO requests(request, agent, started_seq, sha256, size_bytes, estimate_tokens)
-VALUES(:request, :agent, :seq, :sha256, :size_bytes, :estimate_tokens)
+INSERT INTO requests({column}request, agent, started_seq, sha256, size_bytes, estimate_tokens)
+VALUES({value}:request, :agent, :seq, :sha256, :size_bytes, :estimate_tokens)
+ON CONFLICT({column}request) DO UPDATE SET agent = :agent, started_seq = :seq, sha256 = :sha256,
+  size_bytes = :size_bytes, estimate_tokens = :estimate_tokens, reply_seq = NULL, input_tokens = NULL,
+  cached_tokens = NULL, cache_write_tokens = NULL, output_tokens = NULL, reasoning_tokens = NULL, cost_usd = NULL,
+  fault = NULL
 """,
     RequestFailed: """
-INSERT INTO requests(request, agent, fault) VALUES(:request, :agent, :fault)
-ON CONFLICT DO UPDATE SET fault = :fault
+INSERT INTO requests({column}request, agent, fault) VALUES({value}:request, :agent, :fault)
+ON CONFLICT({column}request) DO UPDATE SET fault = :fault
 """,
     ReplyReceived: """
-INSERT INTO requests(request, agent, reply_seq, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
+INSERT INTO requests({column}request, agent, reply_seq, input_tokens, cached_tokens, cache_write_tokens, output_tokens,
   reasoning_tokens, cost_usd)
-VALUES(:request, :agent, :seq, :input_tokens, :cached_tokens, :cache_write_tokens, :output_tokens, :reasoning_tokens,
-  :cost_usd)
-ON CONFLICT DO UPDATE SET reply_seq = :seq, input_tokens = :input_tokens, cached_tokens = :cached_tokens,
-  cache_write_tokens = :cache_write_tokens, output_tokens = :output_tokens, reasoning_tokens = :reasoning_tokens,
-  cost_usd = :cost_usd, fault = NULL
+VALUES({value}:request, :agent, :seq, :input_tokens, :cached_tokens, :cache_write_tokens, :output_tokens,
+  :reasoning_tokens, :cost_usd)
+ON CONFLICT({column}request) DO UPDATE SET reply_seq = :seq, input_tokens = :input_tokens,
+  cached_tokens = :cached_tokens, cache_write_tokens = :cache_write_tokens, output_tokens = :output_tokens,
+  reasoning_tokens = :reasoning_tokens, cost_usd = :cost_usd, fault = NULL
 """,
 }
+"""What an event does to the tables. `{where}`, `{column}` and `{value}` are empty in a session's own file, and name the
+session where one table holds many."""
+
+COST: Final = "UPDATE session SET cost_usd = cost_usd + :cost_usd {where}"
+"""Unknown plus anything is unknown: SQL's NULL is what the contract asks for."""
+
+REACHED: Final = "UPDATE session SET last_seq = :seq, updated = :at {where}"
+
+_IN_A_FILE: Final = {text: text.format(where="", column="", value="") for text in (*BY_TYPE.values(), COST, REACHED)}
 
 _HISTORY: Final = """
 SELECT seq, at, enc, payload FROM events WHERE agent = ? AND type IN ('reply_received', 'tool_finished') ORDER BY seq
 """
 
-_COST: Final = "UPDATE session SET cost_usd = cost_usd + :cost_usd"
-"""Unknown plus anything is unknown: SQL's NULL is what the contract asks for."""
-
 
 def project(connection: sqlite3.Connection, stored: Stored) -> None:
     """Bring the projections up to this event; the caller holds the transaction."""
-    statement = _BY_TYPE.get(type(stored.event))
-    if statement is not None:
-        values = _values(stored)
-        connection.execute(statement, values)
-        if isinstance(stored.event, ReplyReceived):
-            connection.execute(_COST, values)
-    connection.execute("UPDATE session SET last_seq = ?, updated = ?", (stored.seq, stored.at))
+    values = projected_values(stored)
+    for statement in projected(stored.event):
+        connection.execute(_IN_A_FILE[statement], values)
 
 
-def _values(stored: Stored) -> dict[str, object]:
+def projected(event: Event) -> list[str]:
+    """The templates of the statements that bring the projections up to the event."""
+    own = [BY_TYPE[type(event)]] if type(event) in BY_TYPE else []
+    return [*own, *([COST] if isinstance(event, ReplyReceived) else []), REACHED]
+
+
+def projected_values(stored: Stored) -> dict[str, object]:
+    """What the statements' names stand for."""
     event = stored.event
-    values = {"seq": stored.seq, "at": stored.at, **_shallow(event)}
+    values = {"seq": stored.seq, "at": stored.at}
+    if type(event) in BY_TYPE:
+        values |= _shallow(event)
     if isinstance(event, SessionStarted):
         values["headline"] = clean(first_line(event.objective))
     if isinstance(event, ReplyReceived):
@@ -125,17 +141,18 @@ def events_after(connection: sqlite3.Connection, seq: int) -> Iterator[Stored]:
 
 def history_of(connection: sqlite3.Connection, agent: AgentId) -> list[Stored]:
     """The replies and tool results of an agent, in order."""
-    return _stored(connection.execute(_HISTORY, (agent,)).fetchall())
+    return stored_rows(connection.execute(_HISTORY, (agent,)).fetchall())
 
 
 def _page(connection: sqlite3.Connection, seq: int) -> list[Stored]:
     rows = connection.execute(
         "SELECT seq, at, enc, payload FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (seq, PAGE_EVENTS)
     ).fetchall()
-    return _stored(rows)
+    return stored_rows(rows)
 
 
-def _stored(rows: Sequence[tuple[int, str, str, bytes]]) -> list[Stored]:
+def stored_rows(rows: Sequence[tuple[int, str, str, bytes]]) -> list[Stored]:
+    """Events from their rows: place, time, encoding, payload."""
     return [
         Stored(seq=number, at=at, event=decode(unpack(enc, payload, what=f"event {number}"), seq=number))
         for number, at, enc, payload in rows

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
@@ -18,10 +16,6 @@ from xnagent.store.faults import damaged, not_found, read_fault
 from xnagent.store.folding import fold_stored
 from xnagent.store.projections import events_after, history_of
 from xnagent.store.schema import check_schema
-
-_BEGAN: Final = """
-SELECT at FROM events WHERE type IN ('session_started', 'session_resumed') ORDER BY seq DESC LIMIT 1
-"""
 
 
 def check_file(path: Path) -> None:
@@ -90,17 +84,6 @@ def read_events(path: Path, *, after: int = 0) -> Iterator[Stored]:
 def read_state(path: Path) -> SessionState:
     """The log folded, up to the last committed event."""
     return fold_stored(read_events(path))
-
-
-def unsettled_seconds(path: Path) -> float:
-    """How long the last process worked on the session, by the times of its first and last event."""
-    with reading(path) as connection:
-        began = connection.execute(_BEGAN).fetchone()
-        ended = connection.execute("SELECT at FROM events ORDER BY seq DESC LIMIT 1").fetchone()
-    if began is None or ended is None:
-        return 0.0
-    seconds = datetime.fromisoformat(ended[0]) - datetime.fromisoformat(began[0])
-    return round(max(0.0, seconds.total_seconds()), 3)
 
 
 def read_history(path: Path, agent: AgentId) -> tuple[Stored, ...]:

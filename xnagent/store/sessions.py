@@ -24,7 +24,8 @@ class SessionRow:
     """One session as a list shows it; a damaged one has a `problem` and little else."""
 
     session: SessionId
-    path: Path
+    path: Path | None
+    """Its file; None: it is in a database."""
     is_live: bool
     """A process holds it."""
     status: str
@@ -53,14 +54,19 @@ def sessions_folder(home: Path) -> Path:
     return home / "sessions"
 
 
-def session_path(home: Path, session: str) -> Path:
-    """The session's file. Raises UsageError for what can be no session's name, such as a path."""
+def check_name(session: str) -> str:
+    """The name, if it can be a session's. Raises UsageError for what can't, such as a path."""
     if SESSION_ID.fullmatch(session) is None:
         raise UsageError(
             f"SESSION_NAME: {session!r} is no session id; one looks like s-20261130-141502-3f9a1c. "
             f"`xnagent sessions` lists them."
         )
-    return sessions_folder(home) / f"{session}.db"
+    return session
+
+
+def session_path(home: Path, session: str) -> Path:
+    """The session's file. Raises UsageError for what can be no session's name, such as a path."""
+    return sessions_folder(home) / f"{check_name(session)}.db"
 
 
 def list_sessions(folder: Path) -> list[SessionRow]:

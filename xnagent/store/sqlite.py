@@ -2,125 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from pathlib import Path
-from typing import Protocol, Self, cast
+from typing import Self
 
-import anyio
-import anyio.lowlevel
-import anyio.to_thread
-
-from xnagent.core.events import Event, Stored
-from xnagent.core.ids import AgentId, SessionId, Ticket
-from xnagent.core.state import SessionState
+from xnagent.core.ids import SessionId
 from xnagent.ports import Clock
-from xnagent.store.opening import Opened, create_file
-from xnagent.store.reading import read_artifact, read_history
-from xnagent.store.tail import Tail
-from xnagent.store.writer import Wake, Writer
+from xnagent.store.files import FilePlace
+from xnagent.store.placed import PlacedLog
 
 
-class SessionStore:
-    """One session's file, held by this process until `aclose`.
-
-    Belongs to the event loop that opened it. `state` follows the disk: an event is in it once it is committed, never
-    before, and in the order of the log. After a write that failed every later one fails with the same error.
-    """
-
-    def __init__(self, path: Path, *, writer: Writer, opened: Opened, clock: Clock) -> None:
-        self.path = path
-        self.session = opened.session
-        self.epoch = opened.epoch
-        """How many times the session was opened for writing, this time included."""
-        self._writer = writer
-        self._clock = clock
-        self._tail = Tail(state=opened.state, last_seq=opened.last_seq, hashes=opened.hashes)
+class SessionStore(PlacedLog):
+    """One session's file, held by this process until `aclose`."""
 
     @classmethod
     async def create(cls, path: Path, *, session: SessionId, clock: Clock) -> Self:
         """Make the file of a new session and open it."""
-        make = partial(create_file, path, session=session, now=clock.now())
-        await anyio.to_thread.run_sync(make)
-        return await cls.open(path, clock=clock)
+        return await cls.create_at(FilePlace(path), session=session, clock=clock)
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock) -> Self:
         """Take a session over. Raises StoreBusyError if another process runs it, and as the file deserves."""
-        writer = Writer(path, wake=_wake(), now=clock.now())
-        return cls(path, writer=writer, opened=await writer.start(), clock=clock)
-
-    async def aclose(self) -> None:
-        """Commit what was submitted, close the file and let others have it."""
-        with anyio.CancelScope(shield=True):
-            await self._writer.stop()
-        self._tail.ring()
+        return await cls.open_at(FilePlace(path), clock=clock)
 
     @property
-    def state(self) -> SessionState:
-        """The log folded, up to the last committed append."""
-        return self._tail.committed[0]
-
-    @property
-    def ahead(self) -> SessionState:
-        """The log folded, with what was submitted and is not committed yet."""
-        return self._tail.ahead
-
-    @property
-    def last_seq(self) -> int:
-        """Place of the newest folded event; 0 if there is none."""
-        return self._tail.committed[1]
-
-    async def wait(self, *, after: int) -> int:
-        """Wait until `last_seq` is greater than `after`; returns it. Raises StoreError once nothing more can come."""
-        await anyio.lowlevel.checkpoint()
-        while (last_seq := self.last_seq) <= after:
-            self._writer.check()
-            await self._tail.news()
-        return last_seq
-
-    async def append(self, *events: Event, durable: bool = True) -> tuple[Stored, ...]:
-        """Commit the events in one transaction, fold them, and return them with their places.
-
-        Once submitted it is not cancelled: a commit takes milliseconds, and its fate is known. An event that does not
-        fit the state raises StoreWriteError before anything is written.
-        """
-        self._writer.check()
-        work = self._tail.appended(events, at=self._clock.now(), is_durable=durable)
-        operation = self._writer.submit(work)
-        self._tail.add(operation)
-        with anyio.CancelScope(shield=True):
-            await operation.done.wait()
-        self._tail.ring()
-        operation.check()
-        return tuple(stored for stored, _ in work.events)
-
-    def put(self, data: bytes) -> Ticket:
-        """Queue the content and return its ticket; durable at the latest with the next durable append."""
-        self._writer.check()
-        ticket, work = self._tail.new_content(data)
-        if work is not None:
-            self._tail.add(self._writer.submit(work))
-        return ticket
-
-    async def get(self, ticket: Ticket) -> bytes | None:
-        """The content, also if it was put a moment ago; None if there is none."""
-        if (data := self._tail.find(ticket)) is not None:
-            await anyio.lowlevel.checkpoint()
-            return data
-        return await anyio.to_thread.run_sync(read_artifact, self.path, ticket)
-
-    async def history(self, agent: AgentId) -> tuple[Stored, ...]:
-        """The ReplyReceived and ToolFinished events of an agent, in order."""
-        return await anyio.to_thread.run_sync(read_history, self.path, agent)
-
-
-class _TrioToken(Protocol):
-    def run_sync_soon(self, function: object, /) -> object: ...
-
-
-def _wake() -> Wake:
-    token = anyio.lowlevel.current_token().native_token
-    if isinstance(token, asyncio.AbstractEventLoop):
-        return token.call_soon_threadsafe
-    return cast("_TrioToken", token).run_sync_soon
+    def path(self) -> Path:
+        """The file."""
+        return Path(str(self.place))

@@ -13,7 +13,8 @@ from xnagent.core.state import SessionState
 from xnagent.store.artifacts import check_same, digest, ticket_of
 from xnagent.store.codec import encode
 from xnagent.store.folding import fold_new
-from xnagent.store.writer import Append, Operation, Put
+from xnagent.store.place import Append, Put
+from xnagent.store.writer import Operation
 
 
 class Tail:

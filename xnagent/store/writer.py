@@ -1,4 +1,4 @@
-"""The thread that alone writes to a session's file and checkpoints it, many operations in one commit.
+"""The thread that alone writes to a session, many operations in one commit.
 
 The loop's thread makes an `Operation` and waits for its `done`; until it is settled, it belongs to the writer. After
 the first failure every later operation fails as well: the log has no gaps, and a session that cannot write must stop.
@@ -6,25 +6,17 @@ the first failure every later operation fails as well: the log has no gaps, and 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final
 
 import anyio
 
-from xnagent.core.events import Stored
-from xnagent.core.state import SessionState
 from xnagent.errors import StoreError, XnagentError
-from xnagent.store.artifacts import insert_artifact
-from xnagent.store.codec import pack
-from xnagent.store.faults import WRITE_FAULTS, write_fault
-from xnagent.store.opening import Opened, check_epoch, open_for_writing
-from xnagent.store.projections import project
+from xnagent.store.place import Holding, Opened, Place, Work
 
 MAX_BATCH_OPERATIONS: Final = 256
 
@@ -32,32 +24,11 @@ Wake = Callable[[Callable[[], None]], object]
 """Runs a function in the loop's thread, soon, from any thread."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
-    """Events that are committed together."""
-
-    events: tuple[tuple[Stored, bytes], ...]
-    """Each with its JSON."""
-    state: SessionState
-    """The log folded up to the last of them."""
-    last_seq: int
-    """Place of the last of them, or of the last event before."""
-    is_durable: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
-    """Content to store."""
-
-    sha: str
-    data: bytes
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Operation:
     """Something to do for the writer; no work means: stop."""
 
-    work: Append | Put | None = None
+    work: Work | None = None
     error: XnagentError | None = None
     is_settled: bool = False
     """Set in the loop's thread only, so that nothing changes there between two awaits."""
@@ -75,10 +46,10 @@ class Operation:
 
 
 class Writer:
-    """Owns the only writable connection of a session's file."""
+    """Owns the right to write to a session."""
 
-    def __init__(self, path: Path, *, wake: Wake, now: str) -> None:
-        self._path = path
+    def __init__(self, place: Place, *, wake: Wake, now: str) -> None:
+        self._place = place
         self._wake = wake
         self._now = now
         self._queue: SimpleQueue[Operation] = SimpleQueue()
@@ -91,19 +62,19 @@ class Writer:
         """How many transactions were committed."""
 
     async def start(self) -> Opened:
-        """Open the file in the writer's thread."""
+        """Take the session over in the writer's thread."""
         ready = Operation()
-        # A daemon, so that a process whose loop died can end: to the file it is the same as a kill.
-        self._thread = Thread(target=self._run, args=(ready,), name=f"xnagent-{self._path.stem}", daemon=True)
+        # A daemon, so that a process whose loop died can end: to the store it is the same as a kill.
+        self._thread = Thread(target=self._run, args=(ready,), name=f"xnagent-{self._place.name}", daemon=True)
         self._thread.start()
         with anyio.CancelScope(shield=True):
             await ready.done.wait()
         ready.check()
         if self._opened is None:
-            raise StoreError(f"STORE_CLOSED: {self._path} was closed while it was opened.")
+            raise StoreError(f"STORE_CLOSED: {self._place} was closed while it was opened.")
         return self._opened
 
-    def submit(self, work: Append | Put | None) -> Operation:
+    def submit(self, work: Work | None) -> Operation:
         """Queue something, or with None the end; operations are done in the order of the calls."""
         operation = Operation(work=work)
         self._queue.put(operation)
@@ -112,86 +83,70 @@ class Writer:
     def check(self) -> None:
         """Raise why nothing more can be written, if it is so."""
         if self._is_closed:
-            raise StoreError(f"STORE_CLOSED: {self._path} was closed; open it again to write to it.")
+            raise StoreError(f"STORE_CLOSED: {self._place} was closed; open it again to write to it.")
         if (fault := self.fault) is not None:
             raise type(fault)(*fault.args) from fault
 
     async def stop(self) -> None:
-        """Do what is queued, then close the file and give up the lock; a second time does nothing."""
+        """Do what is queued, then give the session up; a second time does nothing."""
         is_first, self._is_closed = not self._is_closed, True
         if is_first and self._thread is not None and self._thread.is_alive():
             await self.submit(None).done.wait()
 
     def _run(self, ready: Operation) -> None:
         # Errors stand until things went well: nobody waits for ever, whatever ends this thread.
-        ready.error = self.fault = _died(self._path)
+        ready.error = self.fault = _died(self._place)
         try:
-            self._opened = open_for_writing(self._path, now=self._now)
+            self._opened = self._place.take_over(now=self._now)
             ready.error = self.fault = None
         except XnagentError as error:
             ready.error = error
         finally:
             self._settle([ready])
         if self._opened is not None:
-            self._serve(self._opened)
+            self._serve(self._opened.holding)
 
-    def _serve(self, opened: Opened) -> None:
+    def _serve(self, holding: Holding) -> None:
         stops: list[Operation] = []
         try:
             while not stops:
-                batch = [self._queue.get(), *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
+                batch = self._next_batch(holding)
                 stops = [operation for operation in batch if operation.work is None]
-                self._write(batch[: len(batch) - len(stops)], opened)
+                self._write(batch[: len(batch) - len(stops)], holding)
         finally:
-            _close(opened, is_sound=self.fault is None)
+            holding.close(is_sound=self.fault is None)
             self._refuse(_left(self._queue))
             self._settle(stops)
 
-    def _write(self, batch: Sequence[Operation], opened: Opened) -> None:
+    def _next_batch(self, holding: Holding) -> list[Operation]:
+        """What is queued; while nothing is, others are told that the session is still held."""
+        while True:
+            try:
+                first = self._queue.get(timeout=None if self.fault else holding.renew_seconds)
+                return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
+            except Empty:
+                self.fault = _renewed(holding)
+
+    def _write(self, batch: Sequence[Operation], holding: Holding) -> None:
         written = 0
-        fault: XnagentError | None = _died(self._path)
+        fault: XnagentError | None = _died(self._place)
         try:
-            written = self._transact(batch, opened) if batch and self.fault is None else 0
-            fault = None
+            written, fault = self._commit(batch, holding) if batch and self.fault is None else (0, None)
         except XnagentError as error:
             fault = error
-        except WRITE_FAULTS as error:
-            fault = write_fault(self._path, error)
         finally:
             self.fault = fault or self.fault
-            _roll_back(opened.connection)
             self._settle(batch[:written])
             self._refuse(batch[written:])
 
-    def _transact(self, batch: Sequence[Operation], opened: Opened) -> int:
-        connection = opened.connection
-        is_durable = any(isinstance(each.work, Append) and each.work.is_durable for each in batch)
-        connection.execute(f"PRAGMA synchronous={'FULL' if is_durable else 'NORMAL'}")
-        connection.execute("BEGIN IMMEDIATE")
-        check_epoch(connection, epoch=opened.epoch, path=self._path)
-        written = self._apply_all(batch, opened)
-        connection.execute("COMMIT")
+    def _commit(self, batch: Sequence[Operation], holding: Holding) -> tuple[int, XnagentError | None]:
+        written = holding.write([operation.work for operation in batch if operation.work is not None])
         self.commits += 1
         return written
 
-    def _apply_all(self, batch: Sequence[Operation], opened: Opened) -> int:
-        """Apply the operations up to the first that fails; what it did is undone alone."""
-        connection = opened.connection
-        for number, operation in enumerate(batch):
-            connection.execute("SAVEPOINT operation")
-            try:
-                apply(connection, operation.work, epoch=opened.epoch)
-            except WRITE_FAULTS as error:
-                self.fault = write_fault(self._path, error)
-                connection.execute("ROLLBACK TO operation")
-                connection.execute("RELEASE operation")
-                return number
-            connection.execute("RELEASE operation")
-        return len(batch)
-
     def _refuse(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
-            operation.error = self.fault or _died(self._path)
+            operation.error = self.fault or _died(self._place)
         self._settle(operations)
 
     def _settle(self, operations: Sequence[Operation]) -> None:
@@ -204,24 +159,17 @@ class Writer:
             self._wake(settle)
 
 
-def apply(connection: sqlite3.Connection, work: Append | Put | None, *, epoch: int) -> None:
-    """Write one operation; the caller holds the transaction."""
-    match work:
-        case Append():
-            for stored, content in work.events:
-                _insert_event(connection, stored, content=content, epoch=epoch)
-        case Put():
-            insert_artifact(connection, sha=work.sha, data=work.data)
-        case None:
-            return
+def _renewed(holding: Holding) -> XnagentError | None:
+    """Why it is not held any more, if it is so."""
+    try:
+        holding.renew()
+    except XnagentError as error:
+        return error
+    return None
 
 
-def _insert_event(connection: sqlite3.Connection, stored: Stored, *, content: bytes, epoch: int) -> None:
-    encoding, payload = pack(content)
-    agent = getattr(stored.event, "agent", None)
-    row = (stored.seq, stored.at, epoch, stored.event.type, agent, encoding, payload)
-    connection.execute("INSERT INTO events(seq, at, epoch, type, agent, enc, payload) VALUES(?, ?, ?, ?, ?, ?, ?)", row)
-    project(connection, stored)
+def _died(place: Place) -> StoreError:
+    return StoreError(f"STORE_STOPPED: the thread that writes {place} ended; `xnagent resume {place.name}` goes on.")
 
 
 def _left(queue: SimpleQueue[Operation], most: int | None = None) -> list[Operation]:
@@ -230,25 +178,3 @@ def _left(queue: SimpleQueue[Operation], most: int | None = None) -> list[Operat
         while most is None or len(left) < most:
             left.append(queue.get_nowait())
     return left
-
-
-def _died(path: Path) -> StoreError:
-    return StoreError(f"STORE_STOPPED: the thread that writes {path} ended; `xnagent resume {path.stem}` goes on.")
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    # What failed may have rolled back already; closing the connection does it otherwise.
-    with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _close(opened: Opened, *, is_sound: bool) -> None:
-    connection = opened.connection
-    # A reader in the way or a full disk: the -wal stays and the next opener uses it.
-    with suppress(sqlite3.Error):
-        connection.execute("PRAGMA busy_timeout=0")
-        if is_sound:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    opened.lock.release()

@@ -1,0 +1,78 @@
+"""Whole sessions whose log is in a real PostgreSQL server."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.cli.harness import Shell
+from tests.e2e.bench import Bench, until
+from tests.e2e.command import begin, finished, kill, run_line, wait_until
+from tests.e2e.test_crash import sensible
+from xnagent.app.replay import replay_session
+from xnagent.store.postgres.places import sessions_in
+from xnagent.testing.server import ScriptedServer
+
+CHECK = "grep -q 'x = 2' a.py"
+
+
+@pytest.fixture
+def url(database_server) -> str:
+    return database_server.database()
+
+
+def line(*words: str) -> list[str]:
+    return [sys.executable, "-m", "xnagent", *words]
+
+
+async def test_a_session_runs_to_its_end_while_the_server_crashes(database_server, url: str, tmp_path: Path):
+    bench = Bench(tmp_path, store=sessions_in(url))
+    with ScriptedServer(brain=sensible) as server:
+        async with anyio.create_task_group() as group:
+
+            async def disturb() -> None:
+                await until(lambda: len(server.bodies) >= 3)
+                database_server.crash()
+                database_server.start()
+
+            group.start_soon(disturb)
+            ended = await bench.run(server, checks=(CHECK,))
+    assert (ended.outcome, ended.code) == ("completed", 0)
+    assert bench.read("a.py") == "x = 2\n"
+    assert not list(bench.host.home.glob("sessions/*")), "nothing of it is kept in files"
+    assert replay_session(bench.host, bench.session).problems == []
+
+
+@pytest.mark.timeout(120)
+def test_b002_a_killed_session_goes_on_in_another_process_and_replays_byte_for_byte(url: str, tmp_path: Path):
+    bench = Bench(tmp_path, store=sessions_in(url))
+    store = ("-s", f"store.url={url}")
+    home = ("--home", str(bench.host.home))
+    with ScriptedServer(brain=sensible) as server:
+        process = begin(bench, run_line(bench, server, "--check", CHECK, *store))
+        wait_until(lambda: len(server.bodies) >= 4, process)
+        kill(process)
+        (row,) = bench.host.sessions.rows()
+        assert not row.is_live
+        code, out, err = finished(begin(bench, line("resume", row.session, *home, *store, "--output", "json")))
+    assert code == 0, err
+    assert json.loads(out)["outcome"] == "completed"
+    assert bench.read("a.py") == "x = 2\n"
+    name = row.session
+    shell = Shell(folder=bench.folder, extra={"XNAGENT_STORE__URL": url})
+    done = shell.many(
+        ["sessions", "--output", "json"],
+        ["inspect", name, "--output", "json"],
+        ["replay", name, "--output", "json"],
+        ["request", name, "1"],
+    )
+    assert [one.code for one in done] == [0, 0, 0, 0], done
+    sessions, inspected, replayed, request = done
+    (listed,) = sessions.record["sessions"]
+    assert (listed["session"], listed["status"], listed["path"]) == (name, "completed", None)
+    assert inspected.record["final"]["outcome"] == "completed"
+    assert replayed.record["problems"] == []
+    assert replayed.record["requests"] >= 4
+    assert request.out.encode() in server.bodies
