@@ -9,7 +9,7 @@ async def test_B060_a_second_request_reaches_every_session_and_those_that_begin_
     stop.leave(gone)
     stop.request("SIGTERM")
     late = stop.enter()
-    assert (stop.signal, first.signal, late.signal) == ("SIGTERM", "SIGTERM", "SIGTERM")
+    assert (stop.signal, first.event.signal, late.event.signal) == ("SIGTERM", "SIGTERM", "SIGTERM")
     assert stop.asked.is_set()
     assert first.soft.is_set()
     assert late.soft.is_set()
