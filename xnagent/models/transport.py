@@ -19,13 +19,13 @@ from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx
-from httpx_sse import EventSource
 
 from xnagent.errors import ModelError, UsageError
 from xnagent.models.connections import Connections, open_connections
 from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
 from xnagent.models.gate import Turn
+from xnagent.models.sse import EventParser
 
 MAX_BODY_BYTES: Final = 1 << 20
 """How much of an error is read."""
@@ -144,7 +144,7 @@ class HttpTransport:
             body = await _read_some(chunks, known, most_bytes=MAX_EVENT_BYTES)
             _take_whole(body, decoder=attempt.decoder)
         else:
-            await _read_events(_Watched(chunks, start, attempt=attempt), attempt)
+            await _read_events(chunks, start, attempt=attempt)
 
     def _opened(self) -> Connections:
         if self._connections is None:
@@ -213,6 +213,11 @@ class _Attempt:
         if self.told is not None:
             self.told.headers(response.status_code, response.headers)
 
+    def feed_all(self, events: Iterable[str]) -> None:
+        """Hand on the data of each."""
+        for data in events:
+            self.feed(data)
+
     def feed(self, data: str) -> None:
         """Hand on one data string; a piece of the answer moves the limit for progress."""
         if self.error is not None:
@@ -243,30 +248,6 @@ class _Attempt:
         self.scope.cancel()
 
 
-class _Watched(httpx.AsyncByteStream):
-    """The bytes of an answer; refuses an event without end."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], start: bytes, *, attempt: _Attempt) -> None:
-        self._chunks = chunks
-        self._start = start
-        self._attempt = attempt
-        self.since_event_bytes = 0
-        self.is_over = False
-        """Whether the answer came to its end: what is read after that is an event that was not closed."""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        # A byte order mark would hide the first field's name.
-        yield _fields(self._start)
-        async for chunk in self._chunks:
-            self.since_event_bytes += len(chunk)
-            if self.since_event_bytes <= MAX_EVENT_BYTES:
-                yield chunk
-            else:
-                self._attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
-        self.is_over = True
-        yield b"\n\n"
-
-
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
     """As much as it takes to tell a stream from something whole: what a header says of it is often wrong."""
     start = bytearray()
@@ -282,13 +263,18 @@ def _fields(start: bytes) -> bytes:
     return start.lstrip().removeprefix(_BOM).lstrip()
 
 
-async def _read_events(watched: _Watched, attempt: _Attempt) -> None:
-    # Server-sent events are UTF-8 whatever the header says, and some servers do not name them.
-    stream = httpx.Response(200, headers={"content-type": "text/event-stream; charset=utf-8"}, stream=watched)
-    async for event in EventSource(stream).aiter_sse():
-        watched.since_event_bytes = 0
-        if not watched.is_over or is_whole(event.data):
-            attempt.feed(event.data)
+async def _read_events(chunks: AsyncIterator[bytes], start: bytes, *, attempt: _Attempt) -> None:
+    """Hand on each event; at a polite end also one that nothing closed, if it is whole."""
+    # A byte order mark would hide the first field's name.
+    parser = EventParser()
+    attempt.feed_all(parser.feed(_fields(start)))
+    async for chunk in chunks:
+        attempt.feed_all(parser.feed(chunk))
+        if parser.open_bytes > MAX_EVENT_BYTES:
+            attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
+    last = parser.finish()
+    if last is not None and is_whole(last):
+        attempt.feed(last)
 
 
 async def _read_some(chunks: AsyncIterator[bytes], start: bytes = b"", *, most_bytes: int) -> str:

@@ -74,6 +74,21 @@ def transact(
 def _apply_all(
     connection: sqlite3.Connection, batch: Sequence[Work], *, epoch: int, path: Path
 ) -> tuple[int, StoreError | None]:
+    """All at once; if that fails, one by one, so that the first that fails is undone alone."""
+    connection.execute("SAVEPOINT batch")
+    try:
+        for work in batch:
+            apply(connection, work, epoch=epoch)
+    except WRITE_FAULTS:
+        connection.execute("ROLLBACK TO batch")
+    else:
+        return len(batch), None
+    return _apply_each(connection, batch, epoch=epoch, path=path)
+
+
+def _apply_each(
+    connection: sqlite3.Connection, batch: Sequence[Work], *, epoch: int, path: Path
+) -> tuple[int, StoreError | None]:
     for number, work in enumerate(batch):
         connection.execute("SAVEPOINT operation")
         try:
