@@ -157,6 +157,8 @@ class Outcome:
     paths_changed: tuple[str, ...] = ()
     seen: tuple[tuple[str, str], ...] = ()
     """Files whose content the model knows now, with its SHA-256: what a later write is held against."""
+    pages: tuple[tuple[str, str], ...] = ()
+    """Pages that the text shows whole (`path:first-last`), with the SHA-256 of what it shows."""
     exit_code: int | None = None
 
 

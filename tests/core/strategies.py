@@ -11,7 +11,7 @@ from xnagent.core.ids import PLANNER, AgentId, FactId, RunId, TaskId, Ticket
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
 from xnagent.core.rebase import RebasePolicy, Room, is_due
 from xnagent.core.spine import missing_calls
-from xnagent.core.spine_events import ReplyReceived, SpineExtended, ToolFinished
+from xnagent.core.spine_events import ReplyReceived, ResultOffloaded, SpineExtended, ToolFinished
 from xnagent.core.state import active_runs
 from xnagent.core.tokens import Usage
 
@@ -228,7 +228,7 @@ IDS: dict[str, st.SearchStrategy[Any]] = {
     "duration_seconds": st.floats(0, 1e6),
     "tools": st.just("[]"),
 }
-NEEDS_ITS_PLACE = (SpineExtended, ReplyReceived, ToolFinished)
+NEEDS_ITS_PLACE = (SpineExtended, ReplyReceived, ToolFinished, ResultOffloaded)
 """Events that only a spine in the right state can take; an agent writes them, and the log checks them."""
 
 

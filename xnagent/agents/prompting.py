@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Final
 
-from xnagent.core.board import Fact, Run, Task
-from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.core.board import ACTIVE_RUN, Fact, Run, Task
+from xnagent.core.ids import PLANNER, TICKET, RunId, agent_of
 from xnagent.core.items import UserText
 from xnagent.core.spine_events import SpineExtended
 from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
-from xnagent.core.text import clip
+from xnagent.core.text import clip, one_line
 from xnagent.core.tree_events import RunTreeRestored
 
 BRIEF_FACTS: Final = 60
+BRIEF_FILES: Final = 40
 LOST_FILES: Final = 20
 REASON_CHARACTERS: Final = 3_000
 
@@ -45,6 +47,7 @@ def brief_message(state: SessionState, run: RunId) -> SpineExtended:
         _listed("Acceptance checks, run by xnagent from the root when you submit", attempt.checks, code=True),
         _listed("You may change only paths that match", attempt.scope, code=True),
         _facts(state),
+        _known_files(state, run),
         _before(state, attempt, task=task),
         f"From the Planner:\n{attempt.brief}" if attempt.brief else "",
         "Do this task now.",
@@ -96,6 +99,28 @@ def _facts(state: SessionState) -> str:
     facts = [fact for fact in state.board.facts.values() if fact.retracted is None]
     chosen = sorted(facts, key=lambda fact: not fact.is_pinned)[:BRIEF_FACTS]
     return _listed("Facts on record", tuple(_fact(fact) for fact in chosen))
+
+
+def _known_files(state: SessionState, run: RunId) -> str:
+    """The read ledger of the Workers before this one, so that what they found out is not looked for again."""
+    workers = [name for name, one in state.board.runs.items() if name != run and one.status not in ACTIVE_RUN]
+    changed, read = (
+        _by_path({name: getattr(work_of(state, agent_of(name)), field) for name in workers})
+        for field in ("files_changed", "files_read")
+    )
+    lines = [f"{path}: changed by {', '.join(names)}" for path, names in sorted(changed.items())]
+    mostly = sorted(read.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    lines += [f"{path}: read by {', '.join(names)}" for path, names in mostly if path not in changed]
+    return _listed("Files that earlier Workers of this session changed or read", tuple(lines[:BRIEF_FILES]))
+
+
+def _by_path(paths: Mapping[RunId, Iterable[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for run, names in paths.items():
+        for path in names:
+            if not TICKET.match(path):
+                found.setdefault(one_line(path), []).append(run)
+    return found
 
 
 def _fact(fact: Fact) -> str:

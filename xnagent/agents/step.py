@@ -11,17 +11,15 @@ import anyio
 
 from xnagent.agents.asking import ask
 from xnagent.agents.desk import Desk, RunFailedError, Seat
-from xnagent.core.ids import AgentId
+from xnagent.agents.results import close_calls, finish
 from xnagent.core.items import ToolCall
 from xnagent.core.limits import is_last_step
 from xnagent.core.spine import missing_calls
-from xnagent.core.spine_events import ToolFinished, ToolStarted
+from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import has_ended, spine_of, work_of
-from xnagent.core.text import clean, first_line
 from xnagent.ports import Call, Intent, Outcome, Parsed, Workspace
 
 ENDING_TOOLS = frozenset({"finish", "submit"})
-ADVICE_AFTER = 3
 STOP_AFTER = 8
 
 
@@ -61,7 +59,7 @@ def _needs_tree(seat: Seat, call: ToolCall) -> bool:
 async def _carry_out(desk: Desk, seat: Seat, *, call: ToolCall) -> None:
     began = desk.clock.monotonic()
     outcome = await _outcome(desk, seat, call=call)
-    await _finish(desk, seat.agent, call=call, outcome=outcome, seconds=desk.clock.monotonic() - began)
+    await finish(desk, seat.agent, call=call, outcome=outcome, seconds=desk.clock.monotonic() - began)
 
 
 async def _outcome(desk: Desk, seat: Seat, *, call: ToolCall) -> Outcome:
@@ -112,38 +110,3 @@ async def _announce(desk: Desk, seat: Seat, *, call: ToolCall, intent: Intent) -
         after=intent.after,
     )
     await desk.log.append(started)
-
-
-async def _finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome, seconds: float) -> None:
-    is_effect = bool(outcome.events) or (agent, call.call_id) in desk.log.state.started_tools
-    finished = ToolFinished(
-        agent=agent,
-        call_id=call.call_id,
-        tool=call.name,
-        text=clean(outcome.text + _advice(desk, agent, call=call, outcome=outcome)),
-        code=outcome.code,
-        label=outcome.label or first_line(outcome.text),
-        artifact=outcome.artifact,
-        paths_read=outcome.paths_read,
-        paths_changed=outcome.paths_changed,
-        seen=outcome.seen,
-        exit_code=outcome.exit_code,
-        duration_seconds=round(seconds, 3),
-    )
-    await desk.log.append(*outcome.events, finished, durable=is_effect)
-
-
-def _advice(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome) -> str:
-    same, repeats = work_of(desk.log.state, agent).failures
-    if outcome.code == "ok" or same != f"{call.name} {call.arguments}" or repeats + 1 < ADVICE_AFTER:
-        return ""
-    return f"\nThis same call has failed {repeats + 1} times: it will not work as it stands. Do something else."
-
-
-async def close_calls(desk: Desk, agent: AgentId, *, code: str) -> None:
-    """Give every open call a result that says that it was not finished (B003)."""
-    for call in missing_calls(spine_of(desk.log.state, agent)):
-        began = (agent, call.call_id) in desk.log.state.started_tools
-        what = "stopped while it ran; it may have had part of its effect" if began else "not executed"
-        text = f"{code}: {call.name} was {what}: the session or run was stopped."
-        await _finish(desk, agent, call=call, outcome=Outcome(text=text, code=code, label=what), seconds=0.0)

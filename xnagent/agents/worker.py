@@ -12,14 +12,17 @@ from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Successio
 from xnagent.agents.judging import Judge
 from xnagent.agents.keeping import Keeper
 from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
+from xnagent.agents.results import close_calls
 from xnagent.agents.room import append_news, make_room
-from xnagent.agents.step import close_calls, do_calls, step
+from xnagent.agents.step import do_calls, step
 from xnagent.agents.verifier import check_spools
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, spine_of, work_of
+from xnagent.core.text import clean, clip
+from xnagent.core.view import SUMMARY_CHARACTERS
 from xnagent.errors import ModelError, UsageError, WorkspaceError
 from xnagent.ports import Workspace
 
@@ -122,8 +125,14 @@ class WorkerAgent:
         if not work_of(state, seat.agent).nudged:
             await self.desk.log.append(harness_message(run, SUBMIT_NUDGE))
             return False
-        await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=text))
+        await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=self._handed_up(text)))
         return True
+
+    def _handed_up(self, text: str) -> str:
+        if len(text) <= SUMMARY_CHARACTERS:
+            return text
+        ticket = self.desk.log.put(clean(text).encode())
+        return clip(text, SUMMARY_CHARACTERS, head_share=0.7, how_to_get=f"read {ticket} for the whole")
 
     async def _judge(self, run: RunId, workspace: Workspace) -> None:
         submitted = self.desk.log.state.board.runs[run]

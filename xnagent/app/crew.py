@@ -23,7 +23,7 @@ from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspaces
 from xnagent.tools.facts import fact_tools, reporting_tools
-from xnagent.tools.files import FileView
+from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools

@@ -14,13 +14,14 @@ from xnagent.core.archive import archived
 from xnagent.core.board import OPEN_TASK, Board, Task
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine import Spine
-from xnagent.core.state import SessionState, spine_of, work_of
+from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
 from xnagent.core.text import Json, clip, indented, one_line
 from xnagent.core.view import Document, view
 
 KEPT_OPERATIONS: Final = 20
 KEPT_PATHS: Final = 60
 KEPT_LINES: Final = 40
+HASH_DIGITS: Final = 8
 NOTE_CHARACTERS: Final = 2_000
 
 PLANNER_OPENING: Final = """\
@@ -52,7 +53,7 @@ def _planner_checkpoint(state: SessionState) -> str:
         _opening(spine, PLANNER_OPENING),
         _lines("The user's later messages are in `messages` below, verbatim: ", state.board.messages),
         _lines("Your newest operations: ", operations),
-        _lines("Read so far (path or ticket, step): ", _stamps(log.files_read)),
+        _lines("Read so far (path or ticket, step, SHA-256): ", _read(log)),
         f"<state>\n{dump(ordered_view(archived(state.board)))}\n</state>",
         PLANNER_LOOKUP,
         _pinned(state.board),
@@ -69,7 +70,7 @@ def _worker_checkpoint(state: SessionState, agent: AgentId) -> str:
         _opening(spine, WORKER_OPENING),
         _bullets("What you did, newest last", log.calls[-KEPT_LINES:]),
         _bullets("From the Planner, newest last", log.letters),
-        _lines("Files read (step): ", _stamps(log.files_read)),
+        _lines("Files read (step, SHA-256 of what you saw last): ", _read(log)),
         _lines("Files changed (step): ", _stamps(log.files_changed)),
         WORKER_LOOKUP,
         _bullets("Facts that you recorded", (f"{fact.fact}: {fact.text}{_exact(fact.value)}" for fact in facts)),
@@ -118,6 +119,15 @@ def _open_task(task: Task) -> str:
 def _stamps(stamps: Mapping[str, int]) -> list[str]:
     newest = sorted(stamps.items(), key=lambda entry: (-entry[1], entry[0]))[:KEPT_PATHS]
     return [f"{path} ({step})" for path, step in newest]
+
+
+def _read(log: WorkLog) -> list[str]:
+    """The read ledger: what was read, when, and the hash that the content had when it was last seen."""
+    newest = sorted(log.files_read.items(), key=lambda entry: (-entry[1], entry[0]))[:KEPT_PATHS]
+    return [
+        f"{path} ({step}, {log.seen[path][:HASH_DIGITS]})" if path in log.seen else f"{path} ({step})"
+        for path, step in newest
+    ]
 
 
 def _lines(title: str, values: Iterable[str]) -> str:

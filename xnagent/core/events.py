@@ -21,6 +21,7 @@ from xnagent.core.spine_events import (
     RequestFailed,
     RequestRetried,
     RequestStarted,
+    ResultOffloaded,
     SpineExtended,
     SpineRebased,
     ToolFinished,
@@ -359,6 +360,7 @@ Event: TypeAlias = (
     | ReplyReceived
     | ToolStarted
     | ToolFinished
+    | ResultOffloaded
     | PrefixBroken
     | CacheDrifted
     | RunTreeSaved

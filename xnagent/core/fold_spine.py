@@ -13,6 +13,7 @@ from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
 from xnagent.core.fold_trees import told, touched
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
+from xnagent.core.offload import whole_of
 from xnagent.core.spine import (
     Spine,
     add_reply,
@@ -21,9 +22,20 @@ from xnagent.core.spine import (
     extend_with_state,
     hand_over,
     replace_items,
+    replace_result,
     start_request,
+    with_whole,
 )
-from xnagent.core.state import RoleTotals, SessionState, WorkLog, active_runs, can_progress, spine_of, work_of
+from xnagent.core.state import (
+    PageShown,
+    RoleTotals,
+    SessionState,
+    WorkLog,
+    active_runs,
+    can_progress,
+    spine_of,
+    work_of,
+)
 from xnagent.core.text import first_line
 from xnagent.core.tokens import add_usage
 
@@ -176,9 +188,11 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
     arguments = next((call.arguments for call in spine.open_calls if call.call_id == event.call_id), "")
     started = {key: value for key, value in state.started_tools.items() if key != (event.agent, event.call_id)}
     log = _logged(work_of(state, event.agent), event, arguments=arguments)
+    log = _shown(log, event, generation=spine.generation)
+    spine = with_whole(add_result(spine, result), event.call_id, whole=whole_of(event))
     return evolve(
         state,
-        spines={**state.spines, event.agent: add_result(spine, result)},
+        spines={**state.spines, event.agent: spine},
         work={**state.work, event.agent: log},
         started_tools=started,
     )
@@ -187,19 +201,40 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
 def _logged(log: WorkLog, event: ev.ToolFinished, *, arguments: str) -> WorkLog:
     line = f"{event.tool}: {event.label or first_line(event.text)}" + ("" if event.code == "ok" else f" [{event.code}]")
     same = f"{event.tool} {arguments}"
-    repeats = log.failures[1] + 1 if log.failures[0] == same else 1
+    failed = log.failures[1] + 1 if log.failures[0] == same else 1
     return evolve(
         log,
         files_read=_stamped(log.files_read, event.paths_read, step=log.steps),
         files_changed=_stamped(log.files_changed, event.paths_changed, step=log.steps),
         seen={**log.seen, **dict(event.seen)} if event.seen else log.seen,
         calls=(*log.calls[-KEPT_CALLS + 1 :], line),
-        failures=("", 0) if event.code == "ok" else (same, repeats),
+        failures=("", 0) if event.code == "ok" else (same, failed),
+        repeats=(same, log.repeats[1] + 1 if log.repeats[0] == same else 1),
     )
+
+
+def _shown(log: WorkLog, event: ev.ToolFinished, *, generation: int) -> WorkLog:
+    if not event.pages:
+        return log
+    pages = {
+        name: PageShown(call_id=event.call_id, step=log.steps, generation=generation, sha256=sha)
+        for name, sha in event.pages
+    }
+    return evolve(log, pages={**log.pages, **pages})
 
 
 def _stamped(known: Mapping[str, int], paths: tuple[str, ...], *, step: int) -> Mapping[str, int]:
     return {**known, **dict.fromkeys(paths, step)} if paths else known
+
+
+def _result_offloaded(state: SessionState, event: ev.ResultOffloaded) -> SessionState:
+    spine, log = spine_of(state, event.agent), work_of(state, event.agent)
+    pages = {name: page for name, page in log.pages.items() if page.call_id != event.call_id}
+    return evolve(
+        state,
+        spines={**state.spines, event.agent: replace_result(spine, event.call_id, text=event.text)},
+        work={**state.work, event.agent: evolve(log, pages=pages)},
+    )
 
 
 def _prefix_broken(state: SessionState, event: ev.PrefixBroken) -> SessionState:
@@ -222,6 +257,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.ReplyReceived: _reply_received,
     ev.ToolStarted: _tool_started,
     ev.ToolFinished: _tool_finished,
+    ev.ResultOffloaded: _result_offloaded,
     ev.PrefixBroken: _prefix_broken,
     ev.CacheDrifted: _cache_drifted,
 }

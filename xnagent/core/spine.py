@@ -11,11 +11,26 @@ from dataclasses import dataclass, field
 
 from xnagent.core.board import Board
 from xnagent.core.evolve import evolve
-from xnagent.core.ids import AgentId, CallId
+from xnagent.core.ids import TICKET, AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
 from xnagent.core.lifetime import Wait, with_wait
 from xnagent.core.spine_events import RequestStarted
 from xnagent.core.tokens import Usage, estimate_items, is_plausible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What a result shows a part of, and where a model can read it."""
+
+    name: str
+    """A path or a ticket."""
+    is_page: bool
+    """The result is a page that was read of it; else it is an output that was cut."""
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """The name, if it is a ticket."""
+        return Ticket(self.name) if TICKET.fullmatch(self.name) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +85,8 @@ class Spine:
     open_calls: tuple[ToolCall, ...] = ()
     results: Mapping[CallId, ToolResult] = field(default_factory=dict)
     """Results of open calls, until all are there."""
+    wholes: Mapping[CallId, Whole] = field(default_factory=dict)
+    """What the results of open calls are a part of, where they are one."""
     reread_tokens: int = 0
     """What the droppable part has cost in re-reads since the last rebase, in tokens."""
     refused_at: int | None = None
@@ -192,7 +209,22 @@ def add_result(spine: Spine, result: ToolResult) -> Spine:
     if len(results) < len(spine.open_calls):
         return evolve(spine, results=results)
     ordered = [results[call.call_id] for call in spine.open_calls]
-    return evolve(_appended(spine, ordered), open_calls=(), results={})
+    return evolve(_appended(spine, ordered), open_calls=(), results={}, wholes={})
+
+
+def with_whole(spine: Spine, call_id: CallId, *, whole: Whole | None) -> Spine:
+    """Remember what a result is a part of, as long as its step is open."""
+    if whole is None or not spine.is_open:
+        return spine
+    return evolve(spine, wholes={**spine.wholes, call_id: whole})
+
+
+def replace_result(spine: Spine, call_id: CallId, *, text: str) -> Spine:
+    """Give a result that has not joined the items yet another text; raises ValueError if it has."""
+    if call_id not in spine.results:
+        message = f"{call_id} has no result that waits for others in the spine of {spine.agent}"
+        raise ValueError(message)
+    return evolve(spine, results={**spine.results, call_id: evolve(spine.results[call_id], text=text)})
 
 
 def missing_calls(spine: Spine) -> tuple[ToolCall, ...]:

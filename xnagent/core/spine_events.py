@@ -212,9 +212,27 @@ class ToolFinished:
     paths_changed: tuple[str, ...] = ()
     seen: tuple[tuple[str, str], ...] = ()
     """Files whose content the model knows now, with its SHA-256."""
+    pages: tuple[tuple[str, str], ...] = ()
+    """Pages that the text shows (`path:first-last`), with the SHA-256 of what it shows; empty: it refers to earlier."""
     exit_code: int | None = None
     duration_seconds: float = 0.0
     type: Literal["tool_finished"] = "tool_finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultOffloaded:
+    """A result stands in the spine as a ticket and its ends, because the results of its step were too long together.
+
+    It comes before the ToolFinished that completes the step; the text whole is in the result's own ToolFinished.
+    """
+
+    agent: AgentId
+    call_id: CallId
+    text: str
+    """What the model reads instead."""
+    artifact: Ticket | None = None
+    """The text whole; None: the shorter text names another place to read it."""
+    type: Literal["result_offloaded"] = "result_offloaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from xnagent.core.events import (
     SessionSettled,
     SessionStarted,
 )
-from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, TaskId, role_of
+from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
@@ -34,6 +34,18 @@ PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageShown:
+    """A page of a file or stored output that stands in an agent's spine as it was read."""
+
+    call_id: CallId
+    step: int
+    generation: int
+    """Of the spine: a rebase after it may have dropped the page."""
+    sha256: str
+    """Of what it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkLog:
     """What an agent did, beyond its spine: the source of a Worker's checkpoint and of the read ledger."""
 
@@ -44,6 +56,8 @@ class WorkLog:
     files_changed: Mapping[str, int] = field(default_factory=dict)
     seen: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the content that the model last saw, by path: it outlives a process and a rebase."""
+    pages: Mapping[str, PageShown] = field(default_factory=dict)
+    """By `path:first-last`: what need not be shown again as long as the spine is not rebased."""
     calls: tuple[str, ...] = ()
     """One line for each call: tool, what, outcome; the newest `KEPT_CALLS`."""
     inbox: tuple[str, ...] = ()
@@ -57,6 +71,8 @@ class WorkLog:
     """The last failing call (tool and arguments) and how often it was repeated in a row."""
     tree: TreeLog = field(default_factory=TreeLog)
     """A run's: how much of its tree the log holds."""
+    repeats: tuple[str, int] = ("", 0)
+    """The last call (tool and arguments), whatever came of it, and how often it was made in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from xnagent.core.state import work_of
 from xnagent.core.text import clean, first_line
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Artifacts, Call, Command, Finished, Intent, Outcome, Shell, ToolSpec
+from xnagent.tools.known import FileView
 from xnagent.tools.outcome import RefusedError, failure, workspace_of
 from xnagent.tools.output import Printed, printed
 
@@ -24,6 +26,7 @@ MAX_TIMEOUT_SECONDS: Final = 600
 MAX_CHARS: Final = 12_000
 MAX_TAIL_CHARS: Final = 4_000
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+MAX_NAMED: Final = 10
 KILLED: Final = 137
 UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -57,6 +60,7 @@ class BashTool:
     """Runs commands; the effect is opaque, so a call is never repeated unknowingly."""
 
     shell: Shell
+    view: FileView = field(default_factory=FileView, repr=False)
 
     @property
     def spec(self) -> ToolSpec:
@@ -83,7 +87,7 @@ class BashTool:
             finished = await self.shell.run(workspace_of(call), command)
         except WorkspaceError as error:
             return failure("FAILED", f"the shell could not run: {error}", tool="bash")
-        return await _outcome(call, finished)
+        return await _outcome(call, finished, view=self.view)
 
     async def reconcile(self, call: Call, started: ToolStarted) -> Outcome | None:
         """The real outcome if the spool knows it; to be run if it never began; else: interrupted, not repeated."""
@@ -94,7 +98,7 @@ class BashTool:
             return None
         if finished.exit_code is None:
             return await _interrupted(call, finished)
-        return await _outcome(call, finished)
+        return await _outcome(call, finished, view=self.view)
 
 
 def spool_name(call_id: CallId, step: int) -> str:
@@ -116,17 +120,26 @@ def _timeout(call: Call) -> int:
     return int(max(1, min(MAX_TIMEOUT_SECONDS, wanted)))
 
 
-async def _outcome(call: Call, finished: Finished) -> Outcome:
+async def _outcome(call: Call, finished: Finished, *, view: FileView) -> Outcome:
     shown, ticket = await _shown(call.artifacts, finished, limit=MAX_CHARS)
-    ending = _ending(finished, _timeout(call))
+    step = work_of(call.state, call.agent).steps
+    changed = await to_thread.run_sync(view.note_changes, f"bash at step {step}")
+    ending = "\n".join([*_told(changed), _ending(finished, _timeout(call))])
     body = shown.text.rstrip("\n")
     how = f"exit {finished.exit_code}" if finished.exit_code is not None else finished.ending
     return Outcome(
         text=clean(f"{body}\n{ending}" if body else ending),
         label=f"{first_line(str(call.arguments['command']), 100)} → {how}",
         artifact=ticket,
+        paths_changed=changed,
         exit_code=finished.exit_code,
     )
+
+
+def _told(changed: Sequence[str]) -> Iterator[str]:
+    if changed:
+        more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
+        yield f"[files that you had seen are changed now: {', '.join(changed[:MAX_NAMED])}{more}]"
 
 
 async def _shown(artifacts: Artifacts, finished: Finished, *, limit: int) -> tuple[Printed, Ticket | None]:

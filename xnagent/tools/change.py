@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from xnagent.core.ids import CallId
 from xnagent.core.spine_events import ToolStarted
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
-from xnagent.tools.files import FileView, read_file, replace_file, sha256
+from xnagent.tools.files import read_file, replace_file, sha256
+from xnagent.tools.known import FileView
 from xnagent.tools.outcome import attempt, failure, workspace_of
 from xnagent.tools.paths import Place, locate_for_change
 
@@ -48,6 +50,8 @@ class ChangeTool:
     spec: ToolSpec
     plan: PlanChange
     view: FileView = field(repr=False)
+    planned: dict[CallId, Change] = field(default_factory=dict, repr=False)
+    """The change that was just intended, so that it is not computed twice."""
 
     async def intend(self, call: Call) -> Intent | Outcome:
         """The hashes before and after, or why it cannot be done."""
@@ -60,6 +64,8 @@ class ChangeTool:
             seen = ((name, sha256(change.after)),)
             return Outcome(text=change.text, label=f"{self.spec.name} {name}: nothing to do", seen=seen)
         before = ABSENT if change.before is None else sha256(change.before)
+        self.planned.clear()
+        self.planned[call.call_id] = change
         return Intent(
             effect="checkable",
             before=f"{change.place.name} {before}",
@@ -67,7 +73,7 @@ class ChangeTool:
         )
 
     async def run(self, call: Call, intent: Intent) -> Outcome:
-        """Compute it again from the file as it is now, and swap the content if nobody changed it meanwhile."""
+        """Swap the content if nobody changed it meanwhile; what was intended is computed anew if the file changed."""
         return await attempt(self.spec.name, functools.partial(self._change, call))
 
     async def reconcile(self, call: Call, started: ToolStarted) -> Outcome | None:
@@ -76,7 +82,7 @@ class ChangeTool:
 
     def _change(self, call: Call) -> Outcome:
         with self.view.lock:
-            change = self.plan(call, self.view)
+            change = self._intended(call) or self.plan(call, self.view)
             if not change.is_empty:
                 expected = None if change.before is None else sha256(change.before)
                 replace_file(change.place, change.after, expected=expected, scratch=workspace_of(call).scratch)
@@ -89,6 +95,14 @@ class ChangeTool:
             paths_changed=(name,),
             seen=((name, sha256(change.after)),) if change.is_known else (),
         )
+
+    def _intended(self, call: Call) -> Change | None:
+        """The change that was intended, if it would come out the same now."""
+        change = self.planned.pop(call.call_id, None)
+        if change is None:
+            return None
+        place = locate_for_change(workspace_of(call).root, str(call.arguments["path"]))
+        return change if place == change.place and read_file(place) == change.before else None
 
     def _compare(self, call: Call, started: ToolStarted) -> Outcome | None:
         place = locate_for_change(workspace_of(call).root, str(call.arguments["path"]))

@@ -8,7 +8,8 @@ from typing import Final
 from xnagent.core.text import clean
 from xnagent.ports import Call, ToolSpec
 from xnagent.tools.change import Change, ChangeTool
-from xnagent.tools.files import FileView, decode, read_file, sha256
+from xnagent.tools.files import decode, read_file, sha256
+from xnagent.tools.known import FileView
 from xnagent.tools.matching import MAX_PLACES, Found, Match, find, replaced
 from xnagent.tools.nearest import nearest
 from xnagent.tools.outcome import RefusedError, workspace_of

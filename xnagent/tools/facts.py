@@ -10,9 +10,14 @@ from xnagent.core.board import Fact
 from xnagent.core.events import Event, FactCorrected, FactRecorded, FactRetracted, ProgressNoted, RunSubmitted
 from xnagent.core.ids import FactId, RunId
 from xnagent.core.state import SessionState
-from xnagent.core.view import FACT_CHARACTERS
+from xnagent.core.text import canonical, clean, clip, first_line
+from xnagent.core.view import FACT_CHARACTERS, SUMMARY_CHARACTERS
 from xnagent.ports import Call, Outcome, ToolSpec
 from xnagent.tools.state_tool import STRING, StateTool, answer, describe, object_schema, refuse
+
+REPORT_FACTS = 20
+REPORT_CHARACTERS = 8_000
+"""Of the facts of one hand-in together; what is more goes behind a ticket."""
 
 _VALUE = describe(STRING, "The exact value: number, id, name, path, version, as you saw it, to the last digit.")
 _PINNED = {"type": "boolean", "description": "Keep it in sight always."}
@@ -157,8 +162,8 @@ def _retract_fact(call: Call) -> Outcome:
 
 def _note(call: Call) -> Outcome:
     if call.arguments.get("value") is None and not call.arguments.get("pinned"):
-        event = ProgressNoted(run=RunId(call.agent), text=str(call.arguments["text"]))
-        return replace(answer(f"note: {event.text}", noted=True), events=(event,))
+        event = ProgressNoted(run=RunId(call.agent), text=_handed_up(call, str(call.arguments["text"])))
+        return replace(answer(f"note: {first_line(event.text)}", noted=True), events=(event,))
     return _record_fact(call)
 
 
@@ -167,9 +172,36 @@ def _submit(call: Call) -> Outcome:
     refusal = _too_long(*given)
     if refusal is not None:
         return refusal
-    facts: list[Event] = [_recorded(call, fact, ahead=number) for number, fact in enumerate(given)]
-    submitted = RunSubmitted(
-        run=RunId(call.agent), status=call.arguments["status"], summary=str(call.arguments["summary"])
-    )
+    room = _fitting(given)
+    told = [*given[:room], *_pointer(call, given[room:])]
+    facts: list[Event] = [_recorded(call, fact, ahead=number) for number, fact in enumerate(told)]
+    summary = _handed_up(call, str(call.arguments["summary"]))
+    submitted = RunSubmitted(run=RunId(call.agent), status=call.arguments["status"], summary=summary)
     outcome = answer(f"submit: {submitted.status}", submitted=submitted.status)
     return replace(outcome, events=(*facts, submitted))
+
+
+def _fitting(facts: Sequence[str | Mapping[str, Any]]) -> int:
+    """How many of the facts, from the first, a hand-in has room for."""
+    used = 0
+    for count, fact in enumerate(facts[:REPORT_FACTS]):
+        used += len(canonical(fact))
+        if used > REPORT_CHARACTERS:
+            return count
+    return min(len(facts), REPORT_FACTS)
+
+
+def _pointer(call: Call, facts: Sequence[str | Mapping[str, Any]]) -> list[str]:
+    """One statement that stands for the facts that there was no room for; none if there was."""
+    if not facts:
+        return []
+    lines = "\n".join(fact if isinstance(fact, str) else canonical(fact) for fact in facts)
+    return [f"{call.agent} handed in {len(facts)} more facts: read {call.artifacts.put(clean(lines).encode())}"]
+
+
+def _handed_up(call: Call, text: str) -> str:
+    """A text for the Planner; where it is too long, its ends and a ticket to the whole."""
+    if len(text) <= SUMMARY_CHARACTERS:
+        return text
+    ticket = call.artifacts.put(clean(text).encode())
+    return clip(text, SUMMARY_CHARACTERS, head_share=0.7, how_to_get=f"read {ticket} for the whole")

@@ -8,10 +8,7 @@ import hashlib
 import os
 import secrets
 import stat
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -148,35 +145,3 @@ def _move(temporary: Path, name: str, *, folder: int) -> None:
     near = Path(f"/proc/self/fd/{folder}")
     copy = _temporary(temporary.read_bytes(), status, folder=near, is_new=False)
     os.replace(copy.name, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A file as the model last saw it."""
-
-    sha256: str
-    data: bytes | None
-    """None: too large to remember."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileView:
-    """What one model has seen of its files; also the lock under which they are changed."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    seen: OrderedDict[str, Seen] = field(default_factory=OrderedDict)
-    known: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 by path of what it saw before this process took the run up."""
-
-    def saw(self, place: Place, data: bytes) -> None:
-        """The model knows this content now."""
-        self.seen.pop(place.full, None)
-        self.seen[place.full] = Seen(sha256=sha256(data), data=data if len(data) <= MAX_REMEMBERED_BYTES else None)
-        while len(self.seen) > MAX_REMEMBERED_FILES:
-            self.seen.popitem(last=False)
-
-    def last(self, place: Place) -> Seen | None:
-        """The file as it was seen; None: never."""
-        if place.full in self.seen or place.name not in self.known:
-            return self.seen.get(place.full)
-        return Seen(sha256=self.known[place.name], data=None)

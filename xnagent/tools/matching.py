@@ -1,12 +1,14 @@
-"""Where an edit's old text stands in a file: exactly, or by one of four readings that lose nothing.
+"""Where an edit's old text stands in a file: exactly, or by one of five readings that lose nothing.
 
-The ladder is: exact; line ends; trailing whitespace; indentation shifted as a whole; look-alike characters. Likeness
-alone never counts: on each rung the text must be the same after one named normalisation.
+The ladder is: exact; line ends; trailing whitespace; indentation shifted as a whole; tabs for spaces or the other way
+round; look-alike characters. Likeness alone never counts: on each rung the text must be the same after one named
+normalisation.
 """
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +64,7 @@ def find(text: str, old: str, *, new: str, is_all: bool) -> Found:
         ("line ends (CRLF or LF) were not compared", True, lambda: _same_text(view, wanted, overlapping=not is_all)),
         ("trailing whitespace was not compared", False, lambda: _same_but_trailing(view, wanted)),
         ("the indentation was shifted to the file's", False, lambda: _same_but_shifted(view, wanted)),
+        ("the indentation was written with the file's tabs or spaces", False, lambda: _same_but_tabs(view, wanted)),
         ("look-alike quotes, dashes or spaces were taken as equal", False, lambda: _same_looks(view, wanted)),
     )
     for rung, is_lossless, places in rungs:
@@ -107,12 +110,12 @@ class _View:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lf = _lf(text)
-        self._ends = [match.start() - n for n, match in enumerate(re.finditer(r"\r\n", text))]
+        crlf = re.finditer(r"\r\n", text) if "\r" in text else ()
+        self._ends = [match.start() - n for n, match in enumerate(crlf)]
         lines = self.lf.split("\n")
         self.lines = lines[:-1] if not lines[-1] else lines
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line) + 1)
+        self.stripped = [line.strip() for line in self.lines]
+        self.starts = list(itertools.accumulate((len(line) + 1 for line in self.lines), initial=0))
 
     def raw(self, position: int) -> int:
         """The position in the file's text."""
@@ -136,7 +139,7 @@ class _View:
 
 
 def _lf(text: str) -> str:
-    return text.replace("\r\n", "\n")
+    return text.replace("\r\n", "\n") if "\r" in text else text
 
 
 def _positions(text: str, old: str, *, overlapping: bool) -> Iterator[int]:
@@ -168,10 +171,13 @@ def _same_text(view: _View, wanted: _Wanted, *, overlapping: bool) -> Iterator[t
         yield at, at + len(wanted.old), wanted.new
 
 
-def _windows(lines: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
-    for first in range(len(lines) - len(wanted) + 1):
-        if all(lines[first + n] == line for n, line in enumerate(wanted)):
-            yield first
+def _windows(lines: list[str], wanted: list[str]) -> Iterator[int]:
+    size, first = len(wanted), -1
+    with contextlib.suppress(ValueError):
+        while True:
+            first = lines.index(wanted[0], first + 1)
+            if lines[first : first + size] == wanted:
+                yield first
 
 
 def _same_but_trailing(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
@@ -185,10 +191,59 @@ def _same_but_shifted(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, 
     if not wanted.has_words:
         return
     lines = wanted.lines
-    for first in _windows([line.strip() for line in view.lines], [line.strip() for line in lines]):
-        new = _shifted(wanted.new, _shift(view.lines[first : first + len(lines)], lines))
+    for first in _windows(view.stripped, [line.strip() for line in lines]):
+        actual = view.lines[first : first + len(lines)]
+        new = _shifted(wanted.new, _shift(actual, lines))
         if new is not None:
             yield view.window(first, wanted, new=new)
+
+
+def _same_but_tabs(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
+    if not wanted.has_words:
+        return
+    lines = wanted.lines
+    for first in _windows(view.stripped, [line.strip() for line in lines]):
+        new = _converted(wanted.new, _unit(view.lines[first : first + len(lines)], lines))
+        if new is not None:
+            yield view.window(first, wanted, new=new)
+
+
+def _unit(actual: Sequence[str], given: Sequence[str]) -> tuple[str, str] | None:
+    """Which piece of the given indentation stands for which of the file's: so many spaces for a tab, or a tab for them.
+
+    None: no one piece does for all lines.
+    """
+    pairs = {
+        (_indent(real), _indent(line))
+        for real, line in zip(actual, given, strict=True)
+        if line.strip() and real != line
+    }
+    real, line = next(iter(sorted(pairs)), ("", ""))
+    tabs, spaces = (real, line) if "\t" in real else (line, real)
+    if not tabs or tabs.strip("\t") or not spaces or spaces.strip(" ") or len(spaces) % len(tabs):
+        return None
+    width = " " * (len(spaces) // len(tabs))
+    unit = (width, "\t") if tabs == real else ("\t", width)
+    return unit if all(_in_units(own, unit) == actual_indent for actual_indent, own in pairs) else None
+
+
+def _in_units(indent: str, unit: tuple[str, str]) -> str | None:
+    count, rest = divmod(len(indent), len(unit[0]))
+    return unit[1] * count if not rest and indent == unit[0] * count else None
+
+
+def _converted(text: str, unit: tuple[str, str] | None) -> str | None:
+    if unit is None:
+        return None
+    lines = text.split("\n")
+    indents = [_in_units(_indent(line), unit) if line.strip() else "" for line in lines]
+    if None in indents:
+        return None
+    return "\n".join(f"{indent}{line.lstrip()}" for indent, line in zip(indents, lines, strict=True))
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
 
 
 def _shift(actual: Sequence[str], given: Sequence[str]) -> tuple[str, str] | None:

@@ -10,8 +10,10 @@ from typing import Final
 
 from xnagent.core.ids import TICKET, Ticket
 from xnagent.core.spine_events import ToolStarted
+from xnagent.core.state import spine_of, work_of
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
-from xnagent.tools.files import FileView, decode, read_file, sha256
+from xnagent.tools.files import decode, read_file, sha256
+from xnagent.tools.known import FileView
 from xnagent.tools.outcome import attempt, failure, workspace_of
 from xnagent.tools.output import is_binary
 from xnagent.tools.pages import MAX_LINES, Page, page
@@ -19,6 +21,8 @@ from xnagent.tools.paths import Place, folder_of, locate, not_found, status_of
 
 MAX_ENTRIES: Final = 200
 TICKET_PREFIX: Final = "artifact:"
+MIN_REFERRED: Final = 400
+"""A shorter page is shown again: saying that it is unchanged would cost as much."""
 
 _DESCRIPTION = """\
 Read a text file, a directory's entries, or a stored output by its ticket (artifact:…). Lines come as \
@@ -111,11 +115,26 @@ def _shown(call: Call, text: str, *, name: str, notes: str = "") -> Outcome:
         return Outcome(text=f"[{name} is empty]", label=f"read {name}: empty", paths_read=(name,))
     shown = _page(call, text, name=name)
     parts = [shown.text, shown.footer, notes]
-    return Outcome(
-        text="\n".join(part for part in parts if part),
-        label=f"read {name} {shown.first}–{shown.last} of {shown.total}",
-        paths_read=(name,),
-    )
+    body = "\n".join(part for part in parts if part)
+    span = f"{shown.first}–{shown.last} of {shown.total}"
+    key, digest = f"{name}:{shown.first}-{shown.last}", sha256(body.encode())
+    step = _step_of(call, key, digest=digest)
+    if step is not None and len(body) >= MIN_REFERRED:
+        return Outcome(
+            text=f"[{name} lines {span}: unchanged since you read them at step {step}, and that result above still "
+            "stands. To have them shown once more, make this call again.]",
+            label=f"read {name} {span}: unchanged since step {step}",
+            paths_read=(name,),
+            pages=((key, ""),),
+        )
+    return Outcome(text=body, label=f"read {name} {span}", paths_read=(name,), pages=((key, digest),))
+
+
+def _step_of(call: Call, key: str, *, digest: str) -> int | None:
+    """The step at which the same page was read, if it still stands in the spine."""
+    known = work_of(call.state, call.agent).pages.get(key)
+    is_there = known is not None and known.generation == spine_of(call.state, call.agent).generation
+    return known.step if known is not None and is_there and known.sha256 == digest else None
 
 
 def _page(call: Call, text: str, *, name: str) -> Page:

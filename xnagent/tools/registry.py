@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from xnagent.ports import Shell, Tool
 from xnagent.tools.bash import BashTool
 from xnagent.tools.edit import edit_tool
-from xnagent.tools.files import FileView
 from xnagent.tools.glob import GlobTool
 from xnagent.tools.grep import GrepTool
+from xnagent.tools.known import FileView
 from xnagent.tools.read import ReadTool
 from xnagent.tools.write import write_tool
 
@@ -19,7 +19,7 @@ def worker_tools(shell: Shell, *, ripgrep: str | None = None, view: FileView | N
     seen = view or FileView()
     return _sorted(
         [
-            BashTool(shell=shell),
+            BashTool(shell=shell, view=seen),
             ReadTool(field="path", view=seen),
             write_tool(seen),
             edit_tool(seen),

@@ -8,7 +8,8 @@ from typing import Final
 from xnagent.core.text import clean
 from xnagent.ports import Call, ToolSpec
 from xnagent.tools.change import Change, ChangeTool
-from xnagent.tools.files import ENCODINGS, FileView, Seen, Text, read_file, sha256
+from xnagent.tools.files import ENCODINGS, Text, read_file, sha256
+from xnagent.tools.known import FileView, Seen
 from xnagent.tools.outcome import RefusedError, workspace_of
 from xnagent.tools.pages import count_lines, region
 from xnagent.tools.paths import Place, locate_for_change
@@ -85,9 +86,13 @@ def _check_seen(place: Place, data: bytes, *, seen: Seen | None) -> None:
     if seen.sha256 != sha256(data):
         raise RefusedError(
             "STALE",
-            f"{place.name} changed since you last saw it; nothing was written. {_changed(seen.data, data)}\nRead it "
-            "again, then write what it shall be.",
+            f"{place.name} changed since you last saw it{_by(seen)}; nothing was written. {_changed(seen.data, data)}\n"
+            "Read it again, then write what it shall be.",
         )
+
+
+def _by(seen: Seen) -> str:
+    return f" (by {seen.changed_by})" if seen.changed_by else ""
 
 
 def _changed(old: bytes | None, new: bytes) -> str:

@@ -1,0 +1,91 @@
+"""A call's one result: what the model reads of it, within what the step has room for, and how it reaches the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from xnagent.agents.desk import Desk
+from xnagent.core.ids import AgentId
+from xnagent.core.items import ToolCall, ToolResult
+from xnagent.core.offload import cuts, offloaded, results_limit, whole_of
+from xnagent.core.spine import Spine, Whole, missing_calls
+from xnagent.core.spine_events import ResultOffloaded, ToolFinished
+from xnagent.core.state import spine_of, work_of
+from xnagent.core.text import clean, first_line
+from xnagent.ports import Outcome
+
+ADVICE_AFTER = 3
+ADVICE_AGAIN = (3, 5, 8, 13, 21)
+
+
+async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome, seconds: float) -> None:
+    """Commit the result with what it changed; with the last of a step, cut those that are too long together."""
+    is_effect = bool(outcome.events) or (agent, call.call_id) in desk.log.state.started_tools
+    finished = ToolFinished(
+        agent=agent,
+        call_id=call.call_id,
+        tool=call.name,
+        text=clean(outcome.text + _advice(desk, agent, call=call, outcome=outcome)),
+        code=outcome.code,
+        label=outcome.label or first_line(outcome.text),
+        artifact=outcome.artifact,
+        paths_read=outcome.paths_read,
+        paths_changed=outcome.paths_changed,
+        seen=outcome.seen,
+        pages=outcome.pages,
+        exit_code=outcome.exit_code,
+        duration_seconds=round(seconds, 3),
+    )
+    offloads, finished = _within_limit(desk, finished)
+    await desk.log.append(*offloads, *outcome.events, finished, durable=is_effect)
+
+
+def _within_limit(desk: Desk, finished: ToolFinished) -> tuple[tuple[ResultOffloaded, ...], ToolFinished]:
+    state = desk.log.ahead
+    spine = spine_of(state, finished.agent)
+    last = ToolResult(call_id=finished.call_id, text=finished.text)
+    rooms = cuts(spine, last, whole=whole_of(finished), limit=results_limit(state, finished.agent))
+    last_room = rooms.get(last.call_id)
+    if last_room is not None:
+        whole = whole_of(finished) or _stored(desk, finished.text)
+        artifact = finished.artifact if whole.is_page else whole.ticket
+        text = offloaded(finished.text, last_room, whole=whole)
+        finished = replace(finished, text=text, artifact=artifact, pages=())
+    earlier = [(spine.results[name], room) for name, room in rooms.items() if name != last.call_id]
+    return tuple(_offload(desk, spine, result=result, room=room) for result, room in earlier), finished
+
+
+def _offload(desk: Desk, spine: Spine, *, result: ToolResult, room: int) -> ResultOffloaded:
+    whole = spine.wholes.get(result.call_id) or _stored(desk, result.text)
+    return ResultOffloaded(
+        agent=spine.agent,
+        call_id=result.call_id,
+        text=offloaded(result.text, room, whole=whole),
+        artifact=whole.ticket,
+    )
+
+
+def _stored(desk: Desk, text: str) -> Whole:
+    return Whole(name=desk.log.put(text.encode()), is_page=False)
+
+
+def _advice(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome) -> str:
+    """From the third time on: the same call failed again, or was simply made again with nothing in between (M115)."""
+    log, made = work_of(desk.log.ahead, agent), f"{call.name} {call.arguments}"
+    failed = log.failures[1] + 1 if log.failures[0] == made else 1
+    if outcome.code != "ok":
+        text = f"\nThis same call has failed {failed} times: it will not work as it stands. Do something else."
+        return text if failed >= ADVICE_AFTER else ""
+    times = log.repeats[1] + 1 if log.repeats[0] == made else 1
+    if times not in ADVICE_AGAIN:
+        return ""
+    return f"\n[This same call was made {times} times in a row, with nothing else in between.]"
+
+
+async def close_calls(desk: Desk, agent: AgentId, *, code: str) -> None:
+    """Give every open call a result that says that it was not finished (B003)."""
+    for call in missing_calls(spine_of(desk.log.state, agent)):
+        began = (agent, call.call_id) in desk.log.state.started_tools
+        what = "stopped while it ran; it may have had part of its effect" if began else "not executed"
+        text = f"{code}: {call.name} was {what}: the session or run was stopped."
+        await finish(desk, agent, call=call, outcome=Outcome(text=text, code=code, label=what), seconds=0.0)
