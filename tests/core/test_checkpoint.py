@@ -38,7 +38,7 @@ The user's later messages are in `messages` below, verbatim: m1
 Your newest operations: planned task core, planned task cli, planned task old, planner recorded fact f1, planner reco\\
 rded fact f2, dropped task old, delegated task core as r1, delegated task cli as r2, retracted fact f2
 
-Read so far (path or ticket, step): a.py (1), pyproject.toml (1)
+Read so far (path or ticket, step, SHA-256): a.py (1), pyproject.toml (1)
 
 <state>
 {"session":{"integration_head":"def456"},"messages":{"m1":"Keep 3.11 working, too."},"tasks":{"cli":{"title":"Title o\\

@@ -24,7 +24,7 @@ from xnagent.core.state import SessionState, spine_of, work_of
 from xnagent.core.text import clean, clip
 from xnagent.core.view import SUMMARY_CHARACTERS
 from xnagent.errors import ModelError, UsageError, WorkspaceError
-from xnagent.ports import Workspace
+from xnagent.ports import Artifacts, Workspace
 
 SAVING_SECONDS: Final = 10.0
 """For a last save when the session is stopped."""
@@ -125,14 +125,8 @@ class WorkerAgent:
         if not work_of(state, seat.agent).nudged:
             await self.desk.log.append(harness_message(run, SUBMIT_NUDGE))
             return False
-        await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=self._handed_up(text)))
+        await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=handed_up(self.desk.log, text)))
         return True
-
-    def _handed_up(self, text: str) -> str:
-        if len(text) <= SUMMARY_CHARACTERS:
-            return text
-        ticket = self.desk.log.put(clean(text).encode())
-        return clip(text, SUMMARY_CHARACTERS, head_share=0.7, how_to_get=f"read {ticket} for the whole")
 
     async def _judge(self, run: RunId, workspace: Workspace) -> None:
         submitted = self.desk.log.state.board.runs[run]
@@ -182,6 +176,14 @@ def has_lost_work(state: SessionState, run: RunId) -> bool:
     """Whether the tree was made again without something that the run had changed."""
     restored = work_of(state, agent_of(run)).tree.restored
     return restored is not None and bool(restored.lost)
+
+
+def handed_up(artifacts: Artifacts, text: str) -> str:
+    """A report for the Planner; where it is too long, its ends and a ticket to the whole."""
+    if len(text) <= SUMMARY_CHARACTERS:
+        return text
+    ticket = artifacts.put(clean(text).encode())
+    return clip(text, SUMMARY_CHARACTERS, head_share=0.7, how_to_get=f"read {ticket} for the whole")
 
 
 def unanswered_text(spine: Spine) -> str | None:
