@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xnagent.ports import Intent
 from xnagent.tools.matching import find, replaced
 
 BOM = b"\xef\xbb\xbf"
@@ -262,3 +263,59 @@ def test_edits_never_fail_on_strange_texts(text, old):
     if found.matches and found.is_lossless:
         ends = [0, *(match.end for match in found.matches)]
         assert all(match.start >= end for match, end in zip(found.matches, ends, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (
+            "if a:\n\tif b:\n\t\tc()\n",
+            "    if b:\n        c()\n",
+            "    if b:\n        d()\n",
+            "if a:\n\tif b:\n\t\td()\n",
+        ),
+        ("if a:\n\tc()\n", "    c()\n", "    if b:\n        c()\n", "if a:\n\tif b:\n\t\tc()\n"),
+        (
+            "if a:\n  if b:\n    c()\n",
+            "if a:\n\tif b:\n\t\tc()",
+            "if a:\n\tif b:\n\t\td()",
+            "if a:\n  if b:\n    d()\n",
+        ),
+    ],
+)
+async def test_tabs_are_bridged_for_spaces_where_one_unit_fits_all_lines(scene, before, old, new, after):
+    scene.put("a.py", before)
+    done = await scene.do("edit", path="a.py", old=old, new=new)
+    assert "the file's tabs or spaces" in done.text
+    assert scene.bytes_of("a.py").decode() == after
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new"),
+    [
+        ("if a:\n\tif b:\n\t\tc()\n", "    if b:\n      c()\n", "x\n"),
+        ("if a:\n\tc()\n", "    c()\n", "      d()\n"),
+        ("if a:\n \tc()\n", "    c()\n", "    d()\n"),
+    ],
+)
+async def test_tabs_and_spaces_without_one_unit_are_not_bridged(scene, before, old, new):
+    scene.put("a.py", before)
+    assert (await scene.do("edit", path="a.py", old=old, new=new)).code == "NO_MATCH"
+    assert scene.bytes_of("a.py").decode() == before
+
+
+async def test_B045_a_planned_edit_is_made_anew_if_the_file_changed_before_it_runs(scene):
+    scene.put("a.py", "one\ntwo\n")
+    call, _ = await scene.begin("edit", path="a.py", old="two", new="2")
+    scene.put("a.py", "ONE\nmore\ntwo\n")
+    done = await scene.tools["edit"].run(call, Intent(effect="checkable"))
+    assert (done.code, scene.bytes_of("a.py")) == ("ok", b"ONE\nmore\n2\n")
+
+
+async def test_an_edit_of_a_file_that_others_changed_is_not_taken_for_the_next_commands_work(scene):
+    scene.put("a.py", "one\ntwo\n")
+    await scene.do("read", path="a.py")
+    scene.put("a.py", "ONE\ntwo\n")
+    assert "had changed since" in (await scene.do("edit", path="a.py", old="two", new="2")).text
+    assert "are changed now" not in (await scene.do("bash", command="true")).text
+    assert (await scene.do("write", path="a.py", content="x")).code == "STALE"

@@ -1,8 +1,11 @@
 """B071: no path leads out, and nothing blocks."""
 
 import contextlib
+import ctypes
 import os
 import socket
+import stat
+from threading import Event, Thread
 
 import anyio
 import pytest
@@ -12,6 +15,8 @@ from hypothesis import strategies as st
 from tests.tools.scene import Scene
 from xnagent.tools.outcome import RefusedError
 from xnagent.tools.paths import locate
+
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
 
 
 @pytest.fixture
@@ -155,3 +160,57 @@ def _assert_inside(place, base, path):
     real = os.path.realpath(base / "ws" / path)
     assert os.path.commonpath([real, os.path.realpath(base / "ws")]) == os.path.realpath(base / "ws")
     assert place.full == real
+
+
+async def test_B071_a_folder_that_becomes_a_link_meanwhile_is_no_way_out(fenced, tmp_path):
+    """Somebody swaps a folder for a link to the outside, in one step, again and again while the tools work in it."""
+    (fenced.root / "sub/f").write_text("inside needle\n")
+    (tmp_path / "out/f").write_text("OUTSIDE needle\n")
+    (fenced.root / "link").symlink_to(tmp_path / "out")
+    exchange, done = ctypes.CDLL(None).renameat2, Event()
+
+    def swap():
+        names = [os.fsencode(fenced.root / name) for name in ("sub", "link")]
+        while not done.is_set():
+            exchange(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE)
+
+    swapper = Thread(target=swap)
+    swapper.start()
+    try:
+        texts = []
+        for number in range(150):
+            texts.append((await fenced.do("read", path="sub/f")).text)
+            await fenced.do("edit", path="sub/f", old="needle", new=f"needle {number}")
+            await fenced.do("write", path=f"sub/new{number}", content="x")
+    finally:
+        done.set()
+        swapper.join()
+    assert not [text for text in texts if "OUTSIDE needle" in text]
+    assert [text for text in texts if "inside needle" in text]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["f", "secret"]
+    assert (tmp_path / "out/f").read_text() == "OUTSIDE needle\n"
+
+
+async def test_B071_a_hard_link_is_parted_and_what_it_shared_is_untouched(fenced, tmp_path):
+    os.link(tmp_path / "out/secret", fenced.root / "shared")
+    await fenced.do("read", path="shared")
+    assert (await fenced.do("edit", path="shared", old="SECRET", new="PWNED")).code == "ok"
+    assert (await fenced.do("write", path="shared", content="PWNED")).code == "ok"
+    assert (tmp_path / "out/secret").read_text() == "SECRET needle\n"
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "x" * 251 + ".txt", f"{'d' * 255}/{'f' * 255}"])
+async def test_B071_the_longest_names_work(fenced, name):
+    assert (await fenced.do("write", path=name, content="one\n")).code == "ok"
+    assert (await fenced.do("edit", path=name, old="one", new="two")).code == "ok"
+    assert (await fenced.do("read", path=name)).text == "1\ttwo"
+    assert "two" in (await fenced.do("grep", pattern="two", path=name)).text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="missing facility: only root can make device files")
+async def test_devices_are_not_opened(fenced):
+    os.mknod(fenced.root / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    with anyio.fail_after(10):
+        for tool, more in [("read", {}), ("write", {"content": "x"}), ("edit", {"old": "x", "new": "y"})]:
+            refused = await fenced.do(tool, path="zero", **more)
+            assert (refused.code, "character device" in refused.text) == ("NOT_TEXT", True)

@@ -88,6 +88,8 @@ class ChangeTool:
                 replace_file(change.place, change.after, expected=expected, scratch=workspace_of(call).scratch)
             if change.is_known:
                 self.view.saw(change.place, change.after)
+            else:
+                self.view.touched(change.place)
         name = change.place.name
         return Outcome(
             text=change.text,

@@ -26,9 +26,9 @@ _SPEC = ToolSpec(
         "Replace text in a file. `old` must be in the file exactly once, so give enough lines around the change; with "
         "all=true every place is replaced. Copy `old` from read without the line numbers. `new` is taken literally. "
         "Line ends, byte order mark and mode are kept. If `old` is not found exactly, differences in line ends, "
-        "trailing whitespace, whole indentation or look-alike quotes are bridged where only one place fits, and the "
-        "result says so. On NO_MATCH or NOT_UNIQUE nothing was changed: the message shows the nearest lines or all "
-        "places. For a new file or a whole content use write."
+        "trailing whitespace, indentation as a whole, tabs for spaces, or look-alike quotes, dashes and spaces are "
+        "bridged where only one place fits, and the result says so. On NO_MATCH or NOT_UNIQUE nothing was changed: "
+        "the message shows the nearest lines or all places. For a new file or a whole content use write."
     ),
     parameters={
         "type": "object",

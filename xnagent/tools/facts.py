@@ -68,7 +68,11 @@ SUBMIT = ToolSpec(
                 "enum": ["completed", "failed", "blocked"],
                 "description": "How it stands.",
             },
-            "summary": describe(STRING, "What changed and why, what you found, what is left. A few sentences."),
+            "summary": describe(
+                STRING,
+                "What changed and why, what you found, what is left. A few sentences; of more than 2,000 characters "
+                "the middle goes behind a ticket.",
+            ),
             "facts": {
                 "type": "array",
                 "description": "What others should rely on.",

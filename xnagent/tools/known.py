@@ -54,6 +54,11 @@ class FileView:
         while len(self.seen) > MAX_REMEMBERED_FILES:
             self.seen.popitem(last=False)
 
+    def touched(self, place: Place) -> None:
+        """The model changed the file without knowing all of it: what it last saw stays, the change was its own."""
+        if place.full in self.seen:
+            self.seen[place.full] = replace(self.seen[place.full], signature=_signature(place))
+
     def last(self, place: Place) -> Seen | None:
         """The file as it was seen; None: never."""
         if place.full in self.seen or place.name not in self.known:

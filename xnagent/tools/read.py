@@ -26,9 +26,10 @@ MIN_REFERRED: Final = 400
 
 _DESCRIPTION = """\
 Read a text file, a directory's entries, or a stored output by its ticket (artifact:…). Lines come as \
-`number<tab>text`: the number is not part of the file. One call shows at most 2,000 lines and 50,000 bytes; a line is \
-cut at 2,000 characters (48,000 with limit=1). The last line tells the offset to continue with. To find something in a \
-large file use grep first. Binary files are refused."""
+`number<tab>text`: the number is not part of the file. One call shows at most 2,000 lines and 50,000 bytes; a line \
+is cut at 2,000 characters (48,000 with limit=1). The last line tells the offset to continue with. A page that you \
+have read and that is unchanged is answered by a reference to that result. To find something in a large file use \
+grep first. Binary files are refused."""
 
 _FIELD = {
     "path": "File or directory, relative to the workspace root, or a ticket such as artifact:0123456789abcdef.",
