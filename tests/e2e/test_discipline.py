@@ -187,9 +187,16 @@ async def test_a_report_without_a_hand_in_has_the_same_cap(bench: Bench):
 async def test_M115_a_call_that_works_but_is_only_repeated_is_remarked_upon_and_not_stopped(bench: Bench):
     same = [call("bash", command="echo same")]
     ended, _ = await run(bench, *[same] * 9)
-    remarks = ["times in a row" in text for text in results_in(ended)]
+    remarks = ["times in a row" in text.splitlines()[0] for text in results_in(ended)]
+    assert all(text.splitlines()[-1].startswith("[exit 0 |") for text in results_in(ended)[:9])
     assert [n for n, is_told in enumerate(remarks, 1) if is_told] == [3, 5, 8]
     assert ended.code == 0
+
+
+async def test_M115_a_note_that_is_only_repeated_replays_like_any_other(bench: Bench):
+    """`check_ended` makes every call of a state tool again and compares."""
+    ended, _ = await run(bench, *[[call("note", text="Still here.")]] * 4)
+    assert [text.startswith("[This same call") for text in results_in(ended)] == [False, False, True, False, False]
 
 
 async def test_a_worker_that_loops_is_stopped_and_its_task_can_be_done_by_the_next(bench: Bench):

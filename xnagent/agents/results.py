@@ -15,7 +15,8 @@ from xnagent.core.text import clean, first_line
 from xnagent.ports import Outcome
 
 ADVICE_AFTER = 3
-ADVICE_AGAIN = (3, 5, 8, 13, 21)
+REMARKED = (3, 5, 8, 13, 21)
+"""How often a call that works was made in a row."""
 
 
 async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome, seconds: float) -> None:
@@ -25,7 +26,7 @@ async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome
         agent=agent,
         call_id=call.call_id,
         tool=call.name,
-        text=clean(outcome.text + _advice(desk, agent, call=call, outcome=outcome)),
+        text=clean(_told(desk, agent, call=call, outcome=outcome)),
         code=outcome.code,
         label=outcome.label or first_line(outcome.text),
         artifact=outcome.artifact,
@@ -69,17 +70,17 @@ def _stored(desk: Desk, text: str) -> Whole:
     return Whole(name=desk.log.put(text.encode()), is_page=False)
 
 
-def _advice(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome) -> str:
-    """From the third time on: the same call failed again, or was simply made again with nothing in between (M115)."""
+def _told(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome) -> str:
+    """The result; from the third time on with advice: the call failed again, or was only made again (M115)."""
     log, made = work_of(desk.log.ahead, agent), f"{call.name} {call.arguments}"
     failed = log.failures[1] + 1 if log.failures[0] == made else 1
-    if outcome.code != "ok":
-        text = f"\nThis same call has failed {failed} times: it will not work as it stands. Do something else."
-        return text if failed >= ADVICE_AFTER else ""
     times = log.repeats[1] + 1 if log.repeats[0] == made else 1
-    if times not in ADVICE_AGAIN:
-        return ""
-    return f"\n[This same call was made {times} times in a row, with nothing else in between.]"
+    if outcome.code != "ok" and failed >= ADVICE_AFTER:
+        advice = f"This same call has failed {failed} times: it will not work as it stands. Do something else."
+        return f"{outcome.text}\n{advice}"
+    if outcome.code == "ok" and times in REMARKED:
+        return f"[This same call was made {times} times in a row, with nothing else in between.]\n{outcome.text}"
+    return outcome.text
 
 
 async def close_calls(desk: Desk, agent: AgentId, *, code: str) -> None:

@@ -197,7 +197,7 @@ class _Replay:
 
     def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
         made = _made_again(event, arguments, state=own[0], settings=self.settings)
-        return made is not None and event.text.startswith(made.text) and list(made.events) == own[1]
+        return made is not None and event.text.endswith(made.text) and list(made.events) == own[1]
 
     def _differs(self, seq: int, what: str) -> None:
         self.found.problems.append(f"event {seq}: {what}")
