@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.bench import Bench, Ended, call, finish, on, reply, scripted, start, submit, task
 from xnagent.core.items import ToolResult
-from xnagent.core.spine_events import RequestStarted, ResultOffloaded, SpineRebased
+from xnagent.core.spine_events import RequestStarted, ResultOffloaded, SpineRebased, ToolFinished
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
@@ -229,3 +229,19 @@ async def test_offloading_comes_out_the_same_after_a_limit_and_a_resumption(benc
         ended = await bench.resume(server, limits__steps=50, **small)
     assert ended.code == 0
     assert any("too long together" in text for text in results_in(ended))
+
+
+async def test_M98_M99_M102_M103_the_cheaper_way_to_save_room_comes_first_and_no_model_is_asked(bench: Bench):
+    """A tool cuts its own result; then those of a step are cut together; then a rebase drops the old ones."""
+    noisy = [call("bash", command=f"seq -f 'noise {n} %g' 50000") for n in range(4)]
+    small = {"worker__model__window": 20_000, "worker__model__max_output_tokens": 2_000, "spine__policy": "threshold"}
+    ended, _ = await run(bench, *[noisy, noisy[:3], noisy[:2]] * 3, **small)
+    kinds = [type(stored.event) for stored in ended.events]
+    own = [event for event in ended.results("r1", "bash") if event.artifact]
+    assert own
+    assert max(len(event.text) for event in own) < 13_000
+    assert kinds.index(ToolFinished) < kinds.index(ResultOffloaded) < kinds.index(SpineRebased)
+    assert len([event for event in ended.of(RequestStarted) if event.agent == "r1"]) == len(ended.replies("r1")) == 10
+    checkpoint = next(event for event in ended.of(SpineRebased) if event.agent == "r1").items[1].text
+    assert "- bash: seq -f 'noise 0 %g' 50000 → exit 0" in checkpoint
+    assert ended.code == 0
