@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 
 import anyio
@@ -89,6 +90,26 @@ async def test_context_groups_are_separated(scene):
         "a:16:16",
         "a-17-17",
     ]
+
+
+NAMES = ["a", "a.txt", "a-b/c", "aa/b/c", "b/a", "b/a.py", "b.py", "é/x", "Z", "ab/x y", "zz/a/b/c", "zz/a.b", "a b"]
+
+
+@pytest.mark.parametrize("context", [0, 2])
+@pytest.mark.parametrize("most", [5_000, 0])
+async def test_the_order_is_that_of_a_sorted_search_however_many_threads_search(tmp_path, context, most):
+    if RIPGREP is None:
+        pytest.skip("missing facility: ripgrep")
+    scene = Scene(tmp_path)
+    scene.tools["grep"] = GrepTool(ripgrep=RIPGREP, max_sorted=most)
+    for name in NAMES:
+        scene.put(name, "".join(f"line {n}\n" if n % 7 else f"needle {n}\n" for n in range(1, 30)))
+    found = await scene.do("grep", pattern="needle", context=context)
+    options = ["--sort=path", "--hidden", "-n", "--no-heading", "--no-config", f"--context={context}"]
+    command = [RIPGREP, *options, "needle", "./"]
+    plain = await anyio.run_process(command, cwd=scene.root, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"})
+    wanted = [line.removeprefix("./") for line in plain.stdout.decode().splitlines()]
+    assert found.text.splitlines() == wanted
 
 
 async def test_B030_one_long_line(scene):

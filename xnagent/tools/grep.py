@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from xnagent.tools.outcome import RefusedError, attempt, failure, workspace_of
 from xnagent.tools.paths import Place, kind_of, locate, not_found, status_of
 
 MAX_MATCHES: Final = 100
+MAX_SORTED: Final = 5_000
 MAX_LINE: Final = 300
 MAX_CHARS: Final = 24_000
 MAX_CONTEXT: Final = 10
@@ -86,6 +87,8 @@ class GrepTool:
     ripgrep: str | None
     """Path of the program; None: search without it."""
     time_limit_seconds: float = TIME_LIMIT_SECONDS
+    max_sorted: int = MAX_SORTED
+    """With more matches the search is made again, sorted, and stopped after the first of them."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -127,14 +130,29 @@ class GrepTool:
         )
         if not query.pattern:
             return failure("BAD_ARGS", "the pattern is empty; use glob to list files.", tool="grep")
-        command = self._command(query, place.root)
-        found = await _printed(command, place.root, context=query.context, time_limit_seconds=self.time_limit_seconds)
+        found = await self._found(query, place.root)
         if found.complaint and not found.records:
             return _refused(query, found.complaint)
         name = shown if shown != place.name else None
         return _outcome(query, found, shown=shown, alias=name)
 
-    def _command(self, query: _Query, root: str) -> list[str]:
+    async def _found(self, query: _Query, root: str) -> _Printed:
+        """All records in the order of their paths, or the first of them, if there are very many.
+
+        ripgrep sorts with one thread only; so it searches unsorted, and again sorted only where that ends early.
+        """
+        per_match = 2 * query.context + 1
+        began = anyio.current_time()
+        if self.ripgrep is not None:
+            command = self._command(query, root, is_sorted=False)
+            found = await _printed(command, root, enough=self.max_sorted * per_match, seconds=self.time_limit_seconds)
+            if found.is_whole or found.complaint:
+                return replace(found, records=_by_path(found.records, has_context=query.context > 0))
+        left = max(1.0, self.time_limit_seconds - (anyio.current_time() - began))
+        enough = (MAX_MATCHES + 1) * per_match + query.context
+        return await _printed(self._command(query, root, is_sorted=True), root, enough=enough, seconds=left)
+
+    def _command(self, query: _Query, root: str, *, is_sorted: bool) -> list[str]:
         if self.ripgrep is None:
             request = {
                 "root": ".",
@@ -147,6 +165,7 @@ class GrepTool:
         return [
             self.ripgrep,
             *_RG_OPTIONS,
+            *(["--sort=path"] if is_sorted else []),
             *_rg_choices(query, root),
             "--",
             "./" if query.start == "." else f"./{query.start}",
@@ -167,7 +186,6 @@ _RG_OPTIONS: Final = (
     "--no-require-git",
     "--no-ignore-global",
     "--no-ignore-parent",
-    "--sort=path",
     f"--max-columns={MAX_WHOLE_LINE}",
     "--max-columns-preview",
 )
@@ -204,18 +222,31 @@ async def _as_file(data: bytes) -> AsyncIterator[Place]:
         await to_thread.run_sync(folder.cleanup)
 
 
-async def _printed(command: Sequence[str], root: str, *, context: int, time_limit_seconds: float) -> _Printed:
+def _by_path(records: bytes, *, has_context: bool) -> bytes:
+    """The records as `--sort=path` would have put them: the files in the order of their names, folder by folder."""
+    files: dict[bytes, list[bytes]] = {}
+    is_apart = False
+    for line in records.split(b"\n"):
+        path, separator, _ = line.partition(b"\0")
+        if separator:
+            known = files.setdefault(path, [])
+            known += [b"--", line] if is_apart and known else [line]
+        is_apart = line.rstrip(b"\r") == b"--"
+    between = b"\n--\n" if has_context else b"\n"
+    return between.join(b"\n".join(files[path]) for path in sorted(files, key=lambda path: path.split(b"/")))
+
+
+async def _printed(command: Sequence[str], root: str, *, enough: int, seconds: float) -> _Printed:
     data = bytearray()
-    enough = (MAX_MATCHES + 1) * (2 * context + 1) + context
     environment = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-    with anyio.move_on_after(time_limit_seconds):
+    with anyio.move_on_after(seconds):
         async with await anyio.open_process(
             command, stdin=subprocess.DEVNULL, cwd=root, env=environment, start_new_session=True
         ) as process:
             is_whole = await _read(process, data, enough=enough)
             complaint = await _complaint(process) if is_whole else ""
             return _Printed(records=bytes(data), complaint=complaint, is_whole=is_whole)
-    return _Printed(records=bytes(data), complaint=f"stopped after {time_limit_seconds:g} s", is_whole=False)
+    return _Printed(records=bytes(data), complaint=f"stopped after {seconds:g} s", is_whole=False)
 
 
 async def _complaint(process: Process) -> str:
