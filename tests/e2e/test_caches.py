@@ -88,6 +88,10 @@ async def test_M33_inspect_shows_what_was_written_for_how_long(bench: Bench):
         assert "for long" in part_text(reading, part)
 
 
+OPENING_TOKENS = 16
+"""The first bytes of a message are the same whoever speaks; where a block ends among them, it is shared too."""
+
+
 async def test_M34_deepseek_a_rebase_finds_system_tools_and_its_first_message(bench: Bench):
     steps = [bash(f"seq 1 2500; echo {number}") for number in range(8)]
     script = scripted(start(task("a")), finish("r1 settled: completed"), workers={"a": [*steps, submit()]})
@@ -99,7 +103,8 @@ async def test_M34_deepseek_a_rebase_finds_system_tools_and_its_first_message(be
     for number in rebased:
         later = (stored.event for stored in ended.events[number:])
         reply = next(event for event in later if isinstance(event, ReplyReceived) and event.agent == "r1")
-        assert reply.usage.cached_tokens == first.input_tokens // 64 * 64
+        shared = reply.usage.cached_tokens // 64 * 64
+        assert first.input_tokens // 64 * 64 <= shared <= (first.input_tokens + OPENING_TOKENS) // 64 * 64
 
 
 READ = call("read", path="long.md")
