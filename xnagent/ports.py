@@ -37,8 +37,11 @@ class Clock(Protocol):
 class Artifacts(Protocol):
     """Content stored by its hash in the session's file."""
 
-    def put(self, data: bytes) -> Ticket:
-        """Store the content and return its ticket; durable at the latest with the next durable append."""
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
+        """Store the content and return its ticket; durable at the latest with the next durable append.
+
+        Secrets in it are masked; `is_verbatim` keeps every byte, for what must be usable as it is (a patch).
+        """
 
     async def get(self, ticket: Ticket) -> bytes | None:
         """The content, also if it was put a moment ago; None if there is none."""

@@ -60,7 +60,7 @@ class Closing:
             branch=applied.branch,
             detail=applied.detail,
             changed_files=applied.changed_files,
-            patch=self.log.put(applied.patch) if applied.patch else None,
+            patch=self.log.put(applied.patch, is_verbatim=True) if applied.patch else None,
         )
 
     def _landing(self, base: str) -> str:

@@ -48,7 +48,7 @@ class Judge:
     def _patch_taken(self, run: Run, taken: Taken) -> PatchTaken:
         return PatchTaken(
             run=run.run,
-            patch=self.log.put(taken.patch),
+            patch=self.log.put(taken.patch, is_verbatim=True),
             commit=taken.commit,
             changed_files=taken.changed_files,
             flags=judged_by_own_change(run.checks, taken.changed_files),

@@ -81,7 +81,7 @@ def logged(base: Patched | None, artifacts: Artifacts) -> Snapshot | None:
     """A snapshot as the log has it."""
     if base is None:
         return None
-    return Snapshot(parent=base.parent, seconds=base.seconds, patch=artifacts.put(base.patch))
+    return Snapshot(parent=base.parent, seconds=base.seconds, patch=artifacts.put(base.patch, is_verbatim=True))
 
 
 async def _recorded(state: SessionState, started: SessionStarted, *, base: str, artifacts: Artifacts) -> Recorded:

@@ -34,6 +34,7 @@ from xnagent.core.events import (
 from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
+from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.rebase import Room, plan_rebase, room_for
 from xnagent.core.spine_events import (
@@ -196,7 +197,10 @@ class _Replay:
 
     def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
         made = _made_again(event, arguments, state=own[0], settings=self.settings)
-        return made is not None and made.text == event.text and list(made.events) == own[1]
+        if made is None or not is_same_but_masked(made.text, event.text):
+            return False
+        pairs = zip(made.events, own[1], strict=False)
+        return len(made.events) == len(own[1]) and all(a == b or is_same_but_masked(str(a), str(b)) for a, b in pairs)
 
     def _differs(self, seq: int, what: str) -> None:
         self.found.problems.append(f"event {seq}: {what}")
@@ -229,7 +233,7 @@ def _state_tools(settings: Settings) -> tuple[StateTool, ...]:
 class _Nothing:
     """State tools read neither artifacts nor history."""
 
-    def put(self, data: bytes) -> Ticket:
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
         raise NotImplementedError
 
     async def get(self, ticket: Ticket) -> bytes | None:

@@ -181,6 +181,7 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
         spines={**state.spines, event.agent: add_result(spine, result)},
         work={**state.work, event.agent: log},
         started_tools=started,
+        denials=state.denials + (event.code == ev.DENIED),
     )
 
 
