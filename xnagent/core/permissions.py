@@ -37,6 +37,8 @@ JOINT: Final = "\x1f"
 OPTIONS: Final = f"(?:{JOINT}-[^{JOINT}]*(?:{JOINT}[^{JOINT}-][^{JOINT}]*)?)*?"
 """What may stand between a command and its subcommand (`git -C folder push`)."""
 SEEN_WORD: Final = re.compile(r"[^\s;&|<>()`${}]+")
+SEEN_AHEAD: Final = 64
+"""So many words are looked at from each word on where only words can be seen."""
 WRITERS: Final = frozenset(
     {
         "rm",
@@ -279,13 +281,19 @@ def _forbidden(rule: Rule, reading: Reading, *, command: str) -> str | None:
         return command
     pattern = _denying(rule.words)
     for part in reading.parts:
-        if pattern.match(JOINT.join((base_name(part.texts[0]), *part.texts[1:]))):
+        if pattern.match(_joined(part.texts)):
             return _shown(part)
+    first = re.compile(_word(base_name(rule.words[0])) + "\\Z", re.DOTALL)
     for line in _seen(command).lines if reading.problems else ():
         for at, word in enumerate(line):
-            if pattern.match(JOINT.join((base_name(word), *line[at + 1 :]))):
+            if first.match(base_name(word)) and pattern.match(_joined(line[at : at + SEEN_AHEAD])):
                 return " ".join(line[at : at + len(rule.words) + 1])
     return None
+
+
+def _joined(words: Sequence[str]) -> str:
+    """The words as patterns take them, the program without its folder."""
+    return JOINT.join((base_name(words[0]), *words[1:]))
 
 
 def _denying(words: tuple[str, ...]) -> re.Pattern[str]:

@@ -53,7 +53,6 @@ VARIABLE: Final = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\{[A-Za-
 ESCAPE_IN_DOUBLE: Final = re.compile(r"\\([$`\"\\\n])")
 ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=|\[)")
 DUPLICATE: Final = re.compile(r"\d*-?")
-BRACES: Final = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 NAMED_DESCRIPTOR: Final = re.compile(r"\{\w+\}")
 GLOB: Final = re.compile(r"[*?\[]")
 
@@ -196,7 +195,7 @@ class _Reader:
         if self.at == start or self.text[self.at : self.at + 1] in {"\\", "'", '"', "$", "`"}:
             raise _UnreadableError(_name_of(self.text[self.at : self.at + 2]))
         word = Word(text="".join(texts), bare="".join(bare))
-        if BRACES.search(word.bare):
+        if _has_braces(word.bare):
             self.problems.append("brace expansion")
         return word
 
@@ -259,6 +258,12 @@ class _Reader:
             self.problems.append(f"`{words[0].bare}` (compound commands are not read)")
         if words or assignments or redirects:
             self.commands.append(Simple(words=tuple(words), assignments=tuple(assignments), redirects=redirects))
+
+
+def _has_braces(bare: str) -> bool:
+    """Whether bash may make several words of it."""
+    inner = bare[bare.find("{") + 1 : max(0, bare.rfind("}"))] if "{" in bare else ""
+    return "," in inner or ".." in inner
 
 
 def _name_of(opening: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core import path_rules
-from xnagent.core.permissions import RULED, Asked, Denied, Rule, Rules, decide
+from xnagent.core.permissions import RULED, Allowed, Asked, Decision, Denied, Rule, Rules, decide
 from xnagent.core.spine_events import DENIED, ToolStarted
 from xnagent.ports import Call, Intent, Outcome, Tool, ToolSpec
 from xnagent.tools.outcome import RefusedError, attempt
@@ -37,13 +37,14 @@ class GuardedTool:
     async def intend(self, call: Call) -> Intent | Outcome:
         """A denial, or what the tool intends."""
         name = self.spec.name
-        asked = await attempt(name, functools.partial(_asked, name, call))
-        if isinstance(asked, Outcome):
-            return asked
-        decision = None if asked is None else decide(self.rules, asked)
-        if isinstance(decision, Denied):
-            return denial(decision, tool=name)
-        return await self.tool.intend(call)
+        decision = await attempt(name, functools.partial(_decided, self.rules, call, tool=name))
+        match decision:
+            case Outcome():
+                return decision
+            case Denied():
+                return denial(decision, tool=name)
+            case Allowed():
+                return await self.tool.intend(call)
 
     async def run(self, call: Call, intent: Intent) -> Outcome:
         """Do it."""
@@ -52,6 +53,11 @@ class GuardedTool:
     async def reconcile(self, call: Call, started: ToolStarted) -> Outcome | None:
         """What began before is only found out, not judged again."""
         return await self.tool.reconcile(call, started)
+
+
+def _decided(rules: Rules, call: Call, *, tool: str) -> Decision:
+    asked = _asked(tool, call)
+    return Allowed() if asked is None else decide(rules, asked)
 
 
 def _asked(tool: str, call: Call) -> Asked | None:
