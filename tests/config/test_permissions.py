@@ -56,7 +56,7 @@ def test_a_wrong_rule_is_an_error_that_names_its_file(tmp_path: Path, text: str,
     assert "config.toml" in str(caught.value)
 
 
-def test_deny_rules_of_all_layers_hold_and_an_empty_list_takes_those_below_away(tmp_path: Path):
+def test_T13_deny_rules_of_all_layers_hold_and_an_empty_list_takes_those_below_away(tmp_path: Path):
     sources = place(
         tmp_path,
         user='permissions.deny = ["Bash(a)"]\npermissions.allow = ["Bash(x)"]\n',
