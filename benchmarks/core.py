@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
+import string
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import jsonpatch
@@ -16,6 +19,7 @@ import jsonpatch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from xnagent.core import events as ev
+from xnagent.core import permissions
 from xnagent.core.board import Board, Fact, Task
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.decide import decide
@@ -23,7 +27,9 @@ from xnagent.core.delta import delta
 from xnagent.core.fold import fold, fold_all, with_entry
 from xnagent.core.ids import PLANNER, AgentId, CallId, FactId, RunId, SessionId, TaskId
 from xnagent.core.items import AssistantText, ToolCall
+from xnagent.core.masking import Secret, mask_of
 from xnagent.core.messages import objective_message, state_message
+from xnagent.core.permissions import Asked, Rules, parse_rule
 from xnagent.core.rebase import RebasePolicy, Room, plan_rebase
 from xnagent.core.spine import replace_items
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, ToolFinished, ToolStarted
@@ -243,11 +249,38 @@ def decide_rows(runs: int) -> Iterator[Row]:
     )
 
 
+def guard_rows(runs: int) -> Iterator[Row]:
+    """What each result and each command costs before anybody sees it."""
+    for count in (1, 20):
+        letters = random.Random(count)
+        values = ["".join(letters.choices(string.ascii_letters + string.digits, k=48)) for _ in range(count)]
+        mask = mask_of([Secret(name=f"KEY_{number}", value=value) for number, value in enumerate(values)])
+        text = "An ordinary line of a result, with words, 1,234 numbers and /paths/of/files.py:12\n" * 150
+        size = len(text) / 1024
+        yield Row(
+            name=f"mask a result, {count} secrets, each KB",
+            unit="us",
+            values=[1e6 * seconds / size for seconds in timed(partial(mask.text, text), runs=runs, repeats=20)],
+            target=40.0,
+        )
+    rules = Rules(
+        allow=(parse_rule("Bash(npm run *)"),), deny=(parse_rule("Bash(git push *)"), parse_rule("Read(.env)"))
+    )
+    asked = Asked(tool="bash", command="CI=1 timeout 60 npm run test -- --filter 'a b' > out.txt 2>&1 && npm run lint")
+    yield Row(
+        name="decide on a command line",
+        unit="ms",
+        values=milliseconds(timed(lambda: permissions.decide(rules, asked), runs=runs, repeats=50)),
+        target=2.0,
+    )
+
+
 PARTS: Mapping[str, Callable[[int], Iterator[Row]]] = {
     "delta": delta_rows,
     "rebase": rebase_rows,
     "fold": fold_rows,
     "decide": decide_rows,
+    "guard": guard_rows,
 }
 
 

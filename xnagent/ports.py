@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from xnagent.core.commits import Applied, Base, Conflict, Merged, Taken, TreeSave
 from xnagent.core.events import Event, Stored
 from xnagent.core.ids import AgentId, CallId, RunId, Ticket
 from xnagent.core.items import ReplyItem
@@ -37,8 +38,11 @@ class Clock(Protocol):
 class Artifacts(Protocol):
     """Content stored by its hash in the session's file."""
 
-    def put(self, data: bytes) -> Ticket:
-        """Store the content and return its ticket; durable at the latest with the next durable append."""
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
+        """Store the content and return its ticket; durable at the latest with the next durable append.
+
+        Secrets in it are masked; `is_verbatim` keeps every byte, for what must be usable as it is (a patch).
+        """
 
     async def get(self, ticket: Ticket) -> bytes | None:
         """The content, also if it was put a moment ago; None if there is none."""
@@ -227,72 +231,6 @@ class Workspace(Protocol):
         """A private folder of the run outside the tree: spools, temporary files; it outlives the process."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patched:
-    """A commit as what it adds to another: enough to make it again elsewhere, with the same id."""
-
-    parent: str | None
-    """None: it is the first."""
-    seconds: str
-    """Its date, since 1970."""
-    patch: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """Where a session begins."""
-
-    commit: str
-    is_shadow: bool
-    snapshot: Patched | None = None
-    """How to make it again, if it is no commit of the user's and not too large to be kept."""
-    notes: tuple[str, ...] = ()
-    """What a person should know, such as paths that were left out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What a run changed, as it crossed out of its workspace."""
-
-    commit: str
-    """A commit whose parent is the run's base."""
-    patch: bytes
-    """`git diff --binary`."""
-    changed_files: tuple[str, ...]
-    problems: tuple[str, ...] = ()
-    """Why it must not be merged: escaping links, nested repositories."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """A three-way merge that worked; not yet on the integration branch."""
-
-    commit: str
-    has_moved: bool
-    """The integration head was not the run's base any more, so checks must run again on this tree."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """A three-way merge that needs somebody."""
-
-    paths: tuple[str, ...]
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What became of the result."""
-
-    is_applied: bool
-    branch: str | None
-    """The branch in the user's repository that holds the result; None for a folder without one."""
-    changed_files: tuple[str, ...]
-    patch: bytes
-    detail: str = ""
-    """Why it was not applied, and what to do."""
-
-
 class Workspaces(Protocol):
     """The repositories of one session: integration, one for each run, and the user's checkout, which is only read."""
 
@@ -328,18 +266,6 @@ class Workspaces(Protocol):
 
     async def read(self, commit: str, path: str) -> bytes | None:
         """A file as it is in a commit; None if it is not there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeSave:
-    """A run's tree as it is now."""
-
-    commit: str
-    """Its parent is the run's base."""
-    since: str
-    """What the patch is against: an earlier save, or the run's base."""
-    patch: bytes
-    """Empty: nothing differs."""
 
 
 class Trees(Protocol):

@@ -9,28 +9,39 @@ from typing import Final
 
 import structlog
 
+from xnagent.core.masking import Mask
 from xnagent.errors import UsageError
 
 QUIET_LIBRARIES: Final = ("httpcore", "httpx", "hpack", "asyncio")
 """At DEBUG they would write headers, and so keys."""
 
 
-def set_up_logging(*, verbosity: int, file: Path | None = None) -> None:
+class MaskedFormatter(structlog.stdlib.ProcessorFormatter):
+    """Takes secrets out of each finished line, tracebacks included."""
+
+    mask = Mask()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line as it is written."""
+        return self.mask.text(super().format(record))
+
+
+def set_up_logging(*, verbosity: int, file: Path | None = None, mask: Mask | None = None) -> None:
     """Send structlog's and the standard library's logs to stderr, or as JSON lines to a file that is appended to.
 
     `verbosity`: -1 errors only, 0 warnings, 1 everything. Raises UsageError if the file cannot be written.
     """
     level = {-1: logging.ERROR, 0: logging.WARNING}.get(verbosity, logging.DEBUG)
     handler = _handler(file)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.dev.ConsoleRenderer(colors=False) if file is None else structlog.processors.JSONRenderer(),
-            ],
-            foreign_pre_chain=_shared(),
-        )
+    formatter = MaskedFormatter(
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.dev.ConsoleRenderer(colors=False) if file is None else structlog.processors.JSONRenderer(),
+        ],
+        foreign_pre_chain=_shared(),
     )
+    formatter.mask = mask or Mask()
+    handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     for name in QUIET_LIBRARIES:

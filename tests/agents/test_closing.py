@@ -8,10 +8,10 @@ import pytest
 from xnagent.agents.closing import Closing
 from xnagent.agents.verifier import Verifier
 from xnagent.app.host import SystemClock
+from xnagent.core.commits import Applied
 from xnagent.core.decide import StepPlanner, decide
 from xnagent.core.events import FinishRequested, ResultApplied, SessionInterrupted, SessionStarted, UserMessageAdded
 from xnagent.core.ids import SessionId
-from xnagent.ports import Applied
 from xnagent.store.sqlite import SessionStore
 from xnagent.workspaces.shell import ProcessShell
 

@@ -5,8 +5,8 @@ import pytest
 from xnagent.agents.judging import is_in_scope, judged_by_own_change, refusal
 from xnagent.agents.verifier import failed_checks
 from xnagent.core.board import Evidence, Run
+from xnagent.core.commits import Taken
 from xnagent.core.ids import RunId, TaskId, Ticket
-from xnagent.ports import Taken
 
 
 @pytest.mark.parametrize(

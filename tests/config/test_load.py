@@ -207,13 +207,13 @@ def test_a_repository_may_not_widen_anything(tmp_path: Path, text: str):
 
 def test_a_repository_may_narrow(tmp_path: Path):
     top = "parallel = 99\nprefix = 'off'\napply = true\nchecks = ['make']\n"
-    text = f"{top}[permissions]\ndeny = ['b']\n[limits]\nusd = 9\nruns = 5\n"
+    text = f"{top}[permissions]\ndeny = ['Bash(b)']\n[limits]\nusd = 9\nruns = 5\n"
     write(tmp_path / "repo" / ".xnagent.toml", text)
-    mine = "apply = false\nprefix = 'strict'\n[permissions]\ndeny = ['a']\n[limits]\nusd = 2\n"
+    mine = "apply = false\nprefix = 'strict'\n[permissions]\ndeny = ['Bash(a)']\n[limits]\nusd = 2\n"
     write(tmp_path / ".config" / "xnagent" / "config.toml", mine)
     settings = load_settings(Sources(environ={"HOME": str(tmp_path)}, repository=tmp_path / "repo"))
     assert (settings.parallel, settings.prefix, settings.apply) == (4, "strict", False)
-    assert settings.permissions.deny == ("a", "b")
+    assert [entry.rule for entry in settings.permissions.deny] == ["Bash(a)", "Bash(b)"]
     assert (settings.limits.usd, settings.limits.runs, settings.checks) == (2, 5, ("make",))
 
 

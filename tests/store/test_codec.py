@@ -3,17 +3,20 @@
 import json
 import random
 import typing
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xnagent.core.events import Event, ProgressNoted, SessionStarted, Stored
-from xnagent.core.ids import AgentId, CallId, RunId, SessionId
-from xnagent.core.spine_events import ToolFinished, ToolStarted
+from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId
+from xnagent.core.items import AssistantText
+from xnagent.core.masking import Secret, mask_of
+from xnagent.core.spine_events import ReplyReceived, ToolFinished, ToolStarted
+from xnagent.core.tokens import Usage
 from xnagent.errors import StoreDamagedError, StoreWriteError
-from xnagent.store.codec import as_record, decode, encode, pack, unpack
+from xnagent.store.codec import as_record, decode, encode, masked, pack, unpack
 
 CLASSES = typing.get_args(Event)
 
@@ -137,3 +140,34 @@ def test_events_of_older_logs_have_what_they_did_not_say_as_unknown():
     read = decode(json.dumps({**reply, "duration_seconds": 1.0, "type": "reply_received"}).encode(), seq=2)
     assert (read.usage.cache_write_tokens, read.usage.cache_write_short_tokens) == (7, None)
     assert read.usage.cache_write_long_tokens is None
+
+
+KEY = 'sk-"test"/Zq8xTr3VbN1mK9pL'
+MASK = mask_of([Secret(name="A_KEY", value=KEY)])
+
+
+def masked_again(event):
+    return masked(*encode(event), mask=MASK)
+
+
+def test_B075_what_is_stored_of_an_event_holds_no_secret():
+    event = ToolFinished(
+        agent=PLANNER, call_id=CallId("c"), tool="bash", text=f"a {KEY}", label=KEY, seen=((KEY, "1"),)
+    )
+    found, content = masked_again(event)
+    assert found == replace(event, text="a [secret:A_KEY]", label="[secret:A_KEY]")
+    assert found.seen == event.seen, "names that xnagent works with stay"
+    assert decode(content, seq=1) == found
+
+
+def test_an_event_without_secrets_is_the_same_object():
+    event = ToolFinished(agent=PLANNER, call_id=CallId("c"), tool="bash", text="nothing")
+    assert masked_again(event)[0] is event
+
+
+def test_what_is_sent_to_models_again_stays_byte_for_byte():
+    item = AssistantText(text=KEY)
+    event = ReplyReceived(
+        agent=PLANNER, request=1, items=(item,), usage=Usage(), cost_usd=None, finish="stop", duration_seconds=0
+    )
+    assert masked_again(event) == encode(event)

@@ -30,7 +30,7 @@ class Folder:
 class Memory:
     kept: dict[str, bytes] = field(default_factory=dict)
 
-    def put(self, data: bytes) -> Ticket:
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
         ticket = Ticket(f"artifact:{hashlib.sha256(data).hexdigest()[:16]}")
         self.kept[ticket] = data
         return ticket

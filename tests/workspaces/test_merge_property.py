@@ -7,7 +7,7 @@ import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xnagent.ports import Conflict
+from xnagent.core.commits import Conflict
 from xnagent.workspaces.repositories import SessionWorkspaces
 
 NAMES = ("a", "b", "d/c")

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from xnagent.core.commits import Conflict, Merged
 from xnagent.errors import WorkspaceError
-from xnagent.ports import Conflict, Merged
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xnagent.agents.verifier import Verifier
+from xnagent.core.commits import Applied
 from xnagent.core.decide import outcome_of
 from xnagent.core.events import Outcome, ResultApplied, SessionInterrupted, SessionSettled
 from xnagent.core.record import exit_code
 from xnagent.core.state import SessionState
 from xnagent.errors import RETRYABLE, WorkspaceError
-from xnagent.ports import Applied, Clock, Log, Workspaces
+from xnagent.ports import Clock, Log, Workspaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class Closing:
             branch=applied.branch,
             detail=applied.detail,
             changed_files=applied.changed_files,
-            patch=self.log.put(applied.patch) if applied.patch else None,
+            patch=self.log.put(applied.patch, is_verbatim=True) if applied.patch else None,
         )
 
     def _landing(self, base: str) -> str:

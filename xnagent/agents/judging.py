@@ -13,10 +13,11 @@ import anyio
 
 from xnagent.agents.verifier import Verifier, failed_checks
 from xnagent.core.board import Run
+from xnagent.core.commits import Conflict, Taken
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
 from xnagent.core.ids import RunId
 from xnagent.core.trees import merge_message
-from xnagent.ports import Conflict, Log, Taken, Workspace, Workspaces
+from xnagent.ports import Log, Workspace, Workspaces
 
 WORD: Final = re.compile(r"[^\s'\"`=:;,|&()<>]+")
 """What may be a path in a command."""
@@ -48,7 +49,7 @@ class Judge:
     def _patch_taken(self, run: Run, taken: Taken) -> PatchTaken:
         return PatchTaken(
             run=run.run,
-            patch=self.log.put(taken.patch),
+            patch=self.log.put(taken.patch, is_verbatim=True),
             commit=taken.commit,
             changed_files=taken.changed_files,
             flags=judged_by_own_change(run.checks, taken.changed_files),

@@ -45,7 +45,7 @@ class Keeper:
             saved = await self.trees.save(run, base, since=tree.commit)
         except WorkspaceError:
             return
-        patch = self.log.put(saved.patch) if saved.patch else None
+        patch = self.log.put(saved.patch, is_verbatim=True) if saved.patch else None
         event = RunTreeSaved(run=run, step=tree.unsaved[-1], commit=saved.commit, since=saved.since, patch=patch)
         await self.log.append(event, durable=patch is not None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
+from xnagent.core.permissions import RULED, Rules
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, work_of
@@ -23,6 +25,7 @@ from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspaces
 from xnagent.tools.facts import fact_tools, reporting_tools
+from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
 from xnagent.tools.planning import planning_tools
@@ -66,7 +69,7 @@ class Crew:
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
-        reading = planner_tools(ripgrep=self._ripgrep())
+        reading = planner_tools(ripgrep=self._ripgrep(), rules=self._rules)
         state_tools: list[Tool] = [
             *planning_tools(max_runs=self.settings.limits.runs),
             *fact_tools(),
@@ -75,14 +78,15 @@ class Crew:
         ]
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
         acting = frozenset(tool.spec.name for tool in reading)
-        return await self._seat(PLANNER, box=toolbox([*reading, *state_tools]), place=place, placed=acting)
+        box = toolbox([*reading, *state_tools], forbidden=taken_away(self._rules))
+        return await self._seat(PLANNER, box=box, place=place, placed=acting)
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view)
+        acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules)
         placed = frozenset(tool.spec.name for tool in acting)
-        box = toolbox([*acting, *reporting_tools()])
+        box = toolbox([*acting, *reporting_tools()], forbidden=taken_away(self._rules))
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
     async def in_force(self, seat: Seat) -> Seat:
@@ -134,6 +138,10 @@ class Crew:
         chain = {entry.name: entry for entry in self._chain(agent)}
         return chain[model_in_force(self.log.state, agent, chain=list(chain))]
 
+    @property
+    def _rules(self) -> Rules:
+        return self.settings.permissions.to_rules()
+
     def _ripgrep(self) -> str | None:
         return shutil.which("rg", path=self.host.environ.get("PATH", os.defpath))
 
@@ -146,14 +154,19 @@ class Crew:
         return self.models[name]
 
     async def _manifest(self, agent: AgentId, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:
-        """The role's manifest: the recorded one as long as the model is the same, so that an upgrade breaks nothing."""
+        """The role's manifest: the recorded one as long as the model is the same, so that an upgrade breaks nothing.
+
+        Tools that rules take away or give back are a change that the user made: a new manifest declares it.
+        """
         state = self.log.state
         name = _delegated_to(state, agent) if entry is self._chain(agent)[0] else entry.name
         role = role_of(agent) if name is None else f"{role_of(agent)}:{name}"
         known = state.manifests.get(state.role_manifest.get(role, ""))
         made = make_manifest(role, entry, definitions=box.definitions)
         if known is not None and _same_model(known, made):
-            return known
+            if known.tools == (tools := with_ruled_tools(known.tools, made.tools)):
+                return known
+            made = make_manifest(role, entry, definitions=tools, system=known.system)
         await self.log.append(made)
         return made
 
@@ -169,9 +182,20 @@ def _delegated_to(state: SessionState, agent: AgentId) -> str | None:
     return None if run is None else run.model
 
 
-def make_manifest(role: str, entry: ModelEntry, *, definitions: str) -> ManifestRecorded:
-    """What stands before the history of a role."""
-    system = system_text(role.partition(":")[0])
+def with_ruled_tools(recorded: str, current: str) -> str:
+    """The recorded definitions, with those of the tools that rules can take away as they are now: there or not."""
+    before = {tool["name"]: tool for tool in json.loads(recorded)}
+    now = {tool["name"]: tool for tool in json.loads(current)}
+    if RULED.intersection(before) == RULED.intersection(now):
+        return recorded
+    kept = {name: tool for name, tool in before.items() if name not in RULED or name in now}
+    given = {name: tool for name, tool in now.items() if name in RULED and name not in before}
+    return canonical([tool for _, tool in sorted((kept | given).items())])
+
+
+def make_manifest(role: str, entry: ModelEntry, *, definitions: str, system: str | None = None) -> ManifestRecorded:
+    """What stands before the history of a role; `system` is its text if not the one that ships."""
+    system = system_text(role.partition(":")[0]) if system is None else system
     options = canonical(entry.options)
     largest_output = max(LEAST_OUTPUT_TOKENS, int(entry.window_tokens * OUTPUT_SHARE))
     max_output_tokens = min(entry.max_output_tokens, largest_output)

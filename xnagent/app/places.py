@@ -8,12 +8,13 @@ from pathlib import Path
 
 from xnagent.app.host import Host
 from xnagent.config import Settings
+from xnagent.core.commits import Patched
 from xnagent.core.events import SessionStarted
 from xnagent.core.ids import SessionId, Ticket
 from xnagent.core.state import SessionState
 from xnagent.core.tree_events import Snapshot
 from xnagent.errors import WorkspaceError
-from xnagent.ports import Artifacts, Patched
+from xnagent.ports import Artifacts
 from xnagent.workspaces.addresses import is_address, parse_address
 from xnagent.workspaces.mirrors import Mirrors
 from xnagent.workspaces.repositories import SessionWorkspaces
@@ -81,7 +82,7 @@ def logged(base: Patched | None, artifacts: Artifacts) -> Snapshot | None:
     """A snapshot as the log has it."""
     if base is None:
         return None
-    return Snapshot(parent=base.parent, seconds=base.seconds, patch=artifacts.put(base.patch))
+    return Snapshot(parent=base.parent, seconds=base.seconds, patch=artifacts.put(base.patch, is_verbatim=True))
 
 
 async def _recorded(state: SessionState, started: SessionStarted, *, base: str, artifacts: Artifacts) -> Recorded:

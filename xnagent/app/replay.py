@@ -34,6 +34,7 @@ from xnagent.core.events import (
 from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
+from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.rebase import Room, plan_rebase, room_for
 from xnagent.core.spine_events import (
@@ -197,7 +198,10 @@ class _Replay:
 
     def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
         made = _made_again(event, arguments, state=own[0], settings=self.settings)
-        return made is not None and event.text.endswith(made.text) and list(made.events) == own[1]
+        if made is None or not (event.text.endswith(made.text) or is_same_but_masked(made.text, event.text)):
+            return False
+        pairs = zip(made.events, own[1], strict=False)
+        return len(made.events) == len(own[1]) and all(a == b or is_same_but_masked(str(a), str(b)) for a, b in pairs)
 
     def _differs(self, seq: int, what: str) -> None:
         self.found.problems.append(f"event {seq}: {what}")
@@ -230,7 +234,7 @@ def _state_tools(settings: Settings) -> tuple[StateTool, ...]:
 class _Nothing:
     """State tools read neither artifacts nor history; what they store is in the session's file already."""
 
-    def put(self, data: bytes) -> Ticket:
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
         return ticket_of(digest(data))
 
     async def get(self, ticket: Ticket) -> bytes | None:

@@ -28,6 +28,8 @@ from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messag
 from xnagent.app.places import Places, is_saving, logged, make_places, repository_of
 from xnagent.config import Settings
 from xnagent.config.entry import Role
+from xnagent.config.secrets import check_checks, mask_for
+from xnagent.core.commits import Base
 from xnagent.core.events import (
     SessionInterrupted,
     SessionResumed,
@@ -40,7 +42,7 @@ from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
-from xnagent.ports import Base, Workspaces
+from xnagent.ports import Workspaces
 from xnagent.store.mailbox import Letter
 from xnagent.store.place import unsettled_seconds
 from xnagent.store.placed import PlacedLog
@@ -96,10 +98,12 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     store cannot be reached, before anything is made at all.
     """
     check_models(host, spec.settings)
+    mask = mask_for(host.environ, spec.settings)
+    check_checks(spec.settings.checks, mask)
     _make_home(host)
     await anyio.to_thread.run_sync(host.sessions.check)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
-    store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock)
+    store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock, mask=mask)
     try:
         # Only whoever holds the session's file gets here: nobody else is in its work folder.
         base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
@@ -141,7 +145,8 @@ async def resume_session(
     as it is. What is gone of its repositories is made again from the log, and fetched where it came by its address.
     """
     _check_home(host)
-    store = await PlacedLog.open_at(host.place(session), clock=host.clock)
+    mask = mask_for(host.environ, settings)
+    store = await PlacedLog.open_at(host.place(session), clock=host.clock, mask=mask)
     try:
         state = store.state
         if state.started is None or state.started.base is None:
@@ -257,7 +262,7 @@ async def staffed(
     desk = Desk(
         log=store,
         clock=host.clock,
-        limits=settings.limits.to_limits(),
+        limits=replace(settings.limits.to_limits(), denials=settings.permissions.max_denials),
         retry=settings.retry.to_policy(),
         prefix=settings.prefix,
     )

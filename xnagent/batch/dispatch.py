@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
@@ -21,6 +21,7 @@ from xnagent.batch.lending import Entry, Lender
 from xnagent.batch.plan import Plan, session_of
 from xnagent.batch.results import Results
 from xnagent.batch.stopping import BatchStop, Signal
+from xnagent.config.secrets import mask_for
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.errors import XnagentError
 from xnagent.store.place import state_or_none
@@ -179,7 +180,8 @@ class Batch:
         )
         return Report(use=use_of(state), record=failure_record(error, state=state))
 
-    async def _write(self, job: Job, record: Record) -> None:
+    async def _write(self, job: Job, found: Record) -> None:
+        record = cast("Record", mask_for(self.host.environ, job.settings).value(found))
         with anyio.CancelScope(shield=True):
             append = partial(self.results.append, job.job, record, digest=job.digest)
             await anyio.to_thread.run_sync(append)

@@ -218,8 +218,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--prefix", metavar="MODE", help="off, warn or strict")
     group.add_argument("--sandbox", metavar="MODE", help="required, auto, external or off")
     group.add_argument("--network", metavar="on|off")
-    group.add_argument("--allow", action="append", metavar="RULE")
-    group.add_argument("--deny", action="append", metavar="RULE")
+    group.add_argument(
+        "--allow", action="append", metavar="RULE", help="only this of the rule's tool, such as 'Bash(npm run *)'"
+    )
+    group.add_argument("--deny", action="append", metavar="RULE", help="never this, such as 'Read(.env)' or 'Bash'")
+    group.add_argument("--max-denials", metavar="N", help="so many denied calls end the session")
+    group.add_argument(
+        "--secret-env", action="append", metavar="NAME", help="mask this variable's value everywhere (repeatable)"
+    )
 
 
 def _amount(text: str) -> float:

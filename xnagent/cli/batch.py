@@ -35,6 +35,7 @@ from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
 from xnagent.cli.worker import gates_of, terms_of
 from xnagent.config.entry import Role, model_entry
+from xnagent.config.secrets import mask_for
 from xnagent.errors import UsageError
 from xnagent.inspect.plain import count, line, money
 
@@ -54,6 +55,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     host.sessions.check()
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
     limits = _limits(arguments, jobs)
+    console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
     with open_results(out) as results:
         plan = make_plan(jobs, results, may_retry=getattr(arguments, "retry_failed", False))

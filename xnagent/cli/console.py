@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Final, Literal
 
+from xnagent.core.masking import Mask
 from xnagent.core.text import Json, clean
 from xnagent.inspect.plain import visible
 
@@ -34,6 +35,8 @@ class Console:
         """The final record was written: there is only one."""
         self.lost: OSError | None = None
         """Why stdout did not take everything, if its reader is still there: a full disk."""
+        self.mask = Mask()
+        """Takes secrets out of whatever is written."""
         self._descriptor = descriptor
         self._is_gone: set[int] = set()
 
@@ -74,7 +77,7 @@ class Console:
         if descriptor in self._is_gone:
             return
         try:
-            write_all(descriptor, content)
+            write_all(descriptor, self.mask.data(content))
         except OSError as error:
             self._is_gone.add(descriptor)
             if descriptor == self._descriptor and error.errno not in READER_GONE:

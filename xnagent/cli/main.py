@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 import traceback
@@ -16,6 +17,8 @@ from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure
 from xnagent.cli.arguments import COMMANDS, parse
 from xnagent.cli.console import Console, Output, claimed_stdout, flushed
 from xnagent.cli.signals import heeded_signals
+from xnagent.core.masking import mask_of
+from xnagent.core.secrets import known_secrets
 from xnagent.errors import UsageError
 
 SESSION_COMMANDS: Final = frozenset({"run", "resume", "batch"})
@@ -48,6 +51,7 @@ def run(given: Sequence[str]) -> int:
         return flushed(_asked_for(told))
     with claimed_stdout() as descriptor:
         console = Console(descriptor, output=_output(arguments), verbosity=_verbosity(arguments))
+        console.mask = mask_of(known_secrets(os.environ))
         with Caught() as caught, _termination():
             code = _command(arguments.command).execute(arguments, console)
             return _delivered(code, arguments.command, console=console)
@@ -66,7 +70,9 @@ def _delivered(code: int, command: str, *, console: Console) -> int:
 
 def _refuse(error: UsageError, given: Sequence[str]) -> int:
     with claimed_stdout() as descriptor:
-        return _report(error, Console(descriptor, output=_guessed_output(given)))
+        console = Console(descriptor, output=_guessed_output(given))
+        console.mask = mask_of(known_secrets(os.environ))
+        return _report(error, console)
 
 
 def _command(name: str) -> CommandModule:

@@ -43,6 +43,8 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
     "check": [("checks",)],
     "allow": [("permissions", "allow")],
     "deny": [("permissions", "deny")],
+    "max_denials": [("permissions", "max_denials")],
+    "secret_env": [("secrets", "env")],
 }
 """What each option sets; later ones win."""
 
@@ -144,14 +146,12 @@ def _with_budget(settings: Settings, budget: int | None) -> Settings:
 
 def check_available(settings: Settings) -> None:
     """Refuse what this version can't keep, rather than run without it."""
-    sandbox, rules = settings.sandbox, settings.permissions
+    sandbox = settings.sandbox
     wishes = {
         "sandbox.mode = required": sandbox.mode == "required",
         "sandbox.network = off": sandbox.network == "off",
         "sandbox.memory_bytes": sandbox.memory_bytes is not None,
         "sandbox.processes": sandbox.processes is not None,
-        "permissions.allow": bool(rules.allow),
-        "permissions.deny": bool(rules.deny),
         "worker.context.strategy = summary": settings.worker.context.strategy == "summary",
     }
     for wish, is_wanted in wishes.items():

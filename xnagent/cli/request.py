@@ -21,6 +21,8 @@ def execute(arguments: Namespace, console: Console) -> int:
     body = request_bytes(events, arguments.request)
     other = getattr(arguments, "against", None)
     if other is None:
+        if console.mask.data(body) is not body:
+            console.warn("xnagent: a secret is masked below; the bytes that were sent are others")
         console.raw(body)
         return 0
     found = difference(request_bytes(events, other), body)

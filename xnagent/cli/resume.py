@@ -16,6 +16,7 @@ from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.config.load import stored_settings
+from xnagent.config.secrets import mask_for
 from xnagent.core.events import SessionResumed, SessionStarted
 from xnagent.core.fallback import forgive
 from xnagent.core.ids import SessionId
@@ -36,6 +37,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     chosen = chosen_roles(arguments)
     if getattr(arguments, "dry_run", False):
         return _tell_forecast(place, chains, chosen=chosen, console=console)
+    console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
     announce(settings, chains, console=console)
     console.say(f"session {session}")

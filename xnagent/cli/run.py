@@ -19,6 +19,7 @@ from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_
 from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.entry import Role
+from xnagent.config.secrets import mask_for
 from xnagent.core.rebase import Room
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
@@ -36,6 +37,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     host = host_of(arguments)
     settings = settings_of(arguments, host, repository=repository)
     chains = models_of(settings, host)
+    console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
     announce(settings, chains, console=console)
     if not getattr(arguments, "ephemeral", False):
@@ -86,7 +88,7 @@ def read_source(source: str) -> str:
 def start_logging(arguments: Namespace, console: Console) -> None:
     """Logs to stderr or `--log-file`."""
     file = getattr(arguments, "log_file", None)
-    set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file))
+    set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file), mask=console.mask)
 
 
 def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, console: Console) -> None:

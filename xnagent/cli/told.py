@@ -44,6 +44,8 @@ def _stopping(event: ev.SessionInterrupted) -> str:
 
 def _trouble(event: ev.Event) -> str | None:
     match event:
+        case sp.ToolFinished(code=sp.DENIED):
+            return f"{event.agent} {event.label}"
         case sp.SpineRebased():
             return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
         case sp.ModelReplaced():

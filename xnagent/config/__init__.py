@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from xnagent.core.caching import RenderOrder
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
+from xnagent.core.permissions import Rules, check_examples, parse_allow_rule, parse_rule
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.retry import RetryPolicy
 
@@ -173,11 +174,56 @@ class SandboxSettings(Section):
     processes: Count | None = None
 
 
-class PermissionSettings(Section):
-    """Rules on tools and commands."""
+def _as_table(value: object) -> object:
+    return {"rule": value} if isinstance(value, str) else value
 
-    allow: tuple[Name, ...] = ()
-    deny: tuple[Name, ...] = ()
+
+class RuleTable(Section):
+    """A permission rule; what it must and must not match is tried when it is loaded."""
+
+    rule: Name
+    match: tuple[Name, ...] = ()
+    """Commands, or paths, that it must match."""
+    not_match: tuple[Name, ...] = ()
+
+
+RuleEntry: TypeAlias = Annotated[RuleTable, BeforeValidator(_as_table)]
+"""`"Bash(git push *)"`, or a table with examples."""
+
+
+class PermissionSettings(Section):
+    """Rules on tools and commands (docs/permissions.md)."""
+
+    allow: tuple[RuleEntry, ...] = ()
+    """With allow rules for a tool, nothing else of that tool is allowed."""
+    narrow: tuple[RuleEntry, ...] = ()
+    """A repository's own allow rules, beside the user's: what they do not match is denied too."""
+    deny: tuple[RuleEntry, ...] = ()
+    max_denials: Count | None = None
+    """So many denied calls end the session."""
+
+    @model_validator(mode="after")
+    def _check_rules(self) -> Self:
+        self.to_rules()
+        for entry in (*self.allow, *self.narrow, *self.deny):
+            rule, is_deny = parse_rule(entry.rule), entry in self.deny
+            check_examples(rule, match=entry.match, not_match=entry.not_match, is_deny=is_deny)
+        return self
+
+    def to_rules(self) -> Rules:
+        """As the core takes them."""
+        return Rules(
+            allow=tuple(parse_allow_rule(entry.rule) for entry in self.allow),
+            narrow=tuple(parse_allow_rule(entry.rule) for entry in self.narrow),
+            deny=tuple(parse_rule(entry.rule) for entry in self.deny),
+        )
+
+
+class SecretSettings(Section):
+    """What must not be shown to models or stored (docs/secrets.md)."""
+
+    env: tuple[Variable, ...] = ()
+    """Further environment variables whose values are masked, whatever they look like."""
 
 
 class WorkspaceSettings(Section):
@@ -287,6 +333,7 @@ class Settings(Section):
     """Whether the result goes into the user's checkout, and not only on a branch."""
     sandbox: SandboxSettings = SandboxSettings()
     permissions: PermissionSettings = PermissionSettings()
+    secrets: SecretSettings = SecretSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
     store: StoreSettings = Field(default=StoreSettings(), exclude=True)
     check_timeout_seconds: Seconds = 600.0

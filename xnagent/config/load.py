@@ -27,10 +27,14 @@ NARROWING_KEYS: Final = frozenset(
         ("checks",),
         ("parallel",),
         ("permissions", "deny"),
+        ("permissions", "max_denials"),
+        ("permissions", "narrow"),
         ("prefix",),
         ("worker", "context", "strategy"),
     }
 )
+DENY: Final = ("permissions", "deny")
+"""Deny rules add up over all sources; an empty list takes those below away, but a repository's does not."""
 STRICTNESS: Final = ("off", "warn", "strict")
 SECRET_KEYS: Final = frozenset({"api_key_env", "base_url", "url"})
 """Where people put a key by mistake: the value is not repeated in messages."""
@@ -77,7 +81,8 @@ def store_url(sources: Sources) -> str:
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
     """The settings with some replaced, checked again."""
     data = settings.model_dump()
-    merged = {change.path: change for change in changes}
+    merged: Merged = {DENY: Setting(path=DENY, value=data["permissions"]["deny"], origin="the session")}
+    _put(merged, changes)
     for change in merged.values():
         _place(data, change)
     _put_first(data, merged.keys())
@@ -98,7 +103,15 @@ def stored_settings(text: str, *, session: str) -> Settings:
 
 
 def _put(merged: Merged, settings: Iterable[Setting]) -> None:
-    merged.update({setting.path: setting for setting in settings})
+    for setting in settings:
+        merged[setting.path] = _joined(merged[DENY], setting) if setting.path == DENY and DENY in merged else setting
+
+
+def _joined(below: Setting, setting: Setting) -> Setting:
+    if not isinstance(setting.value, list) or not setting.value or not isinstance(below.value, list | tuple):
+        return setting
+    rules = [rule for rule in setting.value if rule not in below.value]
+    return Setting(path=DENY, value=[*below.value, *rules], origin=f"{below.origin}, {setting.origin}")
 
 
 def _build(merged: Merged, *, named: AbstractSet[KeyPath]) -> Settings:
@@ -154,7 +167,7 @@ def _project(path: Path, merged: Merged) -> list[Setting]:
                 f'CONFIG_NOT_ALLOWED: {path}: a repository may not set "{dotted(setting.path)}"; '
                 f"put it into the user file or pass --config"
             )
-    return [_narrowed(setting, merged) for setting in settings]
+    return [_narrowed(setting, merged) for setting in settings if setting.path != DENY or setting.value != []]
 
 
 def _narrowed(setting: Setting, merged: Merged) -> Setting:
@@ -193,13 +206,14 @@ def _both(value: object, below: object) -> object:
     return value and below
 
 
-def _all_of(value: object, below: object) -> object:
-    return [*cast("Sequence[object]", below), *cast("Sequence[object]", value)]
+def _own_first(value: object, below: object) -> object:
+    return below or value
 
 
 _NARROWER: Final[Mapping[KeyPath, Callable[[object, object], object]]] = {
     ("apply",): _both,
     ("parallel",): _smaller,
-    ("permissions", "deny"): _all_of,
+    ("permissions", "max_denials"): _smaller,
+    ("permissions", "narrow"): _own_first,
     ("prefix",): _stricter,
 }

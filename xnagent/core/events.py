@@ -41,7 +41,7 @@ Outcome = Literal[
     "interrupted",
     "error",
 ]
-LimitKind = Literal["usd", "tokens", "steps", "runs", "deadline", "context"]
+LimitKind = Literal["usd", "tokens", "steps", "runs", "deadline", "context", "denials"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,6 +195,7 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
         spines={**state.spines, event.agent: spine},
         work={**state.work, event.agent: log},
         started_tools=started,
+        denials=state.denials + (event.code == ev.DENIED),
     )
 
 

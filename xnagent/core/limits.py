@@ -24,6 +24,8 @@ class Limits:
     deadline_seconds: float | None = 14_400.0
     run_steps: int = 150
     """Steps of one run; a run that needs more fails."""
+    denials: int | None = None
+    """Calls that permission rules denied."""
 
 
 def spent_usd(state: SessionState) -> float | None:
@@ -55,6 +57,9 @@ def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> Li
 
     Requests under way are counted at the most that they can use, so that the totals never pass the limit.
     """
+    if limits.denials is not None and state.denials >= limits.denials:
+        detail = f"denied calls: {state.denials}, and {limits.denials} end the session (permissions.max_denials)"
+        return LimitReached(limit="denials", detail=detail)
     under_way = _under_way(state, but=wanted.agent)
     if limits.steps is not None and sum(steps_of(state)) + len(under_way) >= limits.steps:
         return LimitReached(limit="steps", detail=f"step limit reached: {limits.steps}")

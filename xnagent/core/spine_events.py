@@ -11,6 +11,8 @@ from xnagent.core.tokens import Usage, estimate_head
 
 EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
 DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_changed", "model_changed", "unknown"]
+DENIED = "DENIED"
+"""The code of a call that a permission rule denied."""
 ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge"]
 
 

@@ -118,6 +118,8 @@ class SessionState:
     """Deltas in the Planner's spine over the whole session."""
     rebases: tuple[SpineRebased, ...] = ()
     refused_rebases: tuple[RebaseRefused, ...] = ()
+    denials: int = 0
+    """Calls that permission rules denied."""
     breaks: tuple[PrefixBroken, ...] = ()
     replaced: tuple[ModelReplaced, ...] = ()
     """The declared breaks."""

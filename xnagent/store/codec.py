@@ -12,6 +12,8 @@ from pydantic_core import PydanticSerializationError
 
 from xnagent.core.events import Event, Stored
 from xnagent.core.ids import SessionId
+from xnagent.core.masking import Mask
+from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased
 from xnagent.core.text import Json, clean
 from xnagent.errors import StoreDamagedError, StoreWriteError
 
@@ -19,6 +21,33 @@ COMPRESS_FROM_BYTES: Final = 512
 COMPRESSION_LEVEL: Final = 1
 
 Encoding = Literal["raw", "zlib"]
+
+VERBATIM: Final = (ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased)
+KEPT_FIELDS: Final = frozenset(
+    {
+        "after",
+        "agent",
+        "artifact",
+        "base",
+        "before",
+        "branch",
+        "call_id",
+        "changed_files",
+        "code",
+        "commit",
+        "patch",
+        "paths_changed",
+        "paths_read",
+        "repository",
+        "seen",
+        "session",
+        "sha256",
+        "spool",
+        "tool",
+        "type",
+    }
+)
+"""Fields that xnagent works with: names, places and hashes."""
 
 
 @cache
@@ -58,6 +87,23 @@ def _cleaned(value: object) -> object:
             return [_cleaned(part) for part in value]
         case _:
             return value
+
+
+def masked(event: Event, content: bytes, *, mask: Mask) -> tuple[Event, bytes]:
+    """The event and its JSON without secrets; the same two where there are none, or where bytes are kept as they are.
+
+    What a model sent and what it is sent are kept: a request is built from them again, byte for byte. No secret gets
+    there, because whatever they are made of went through here.
+    """
+    if isinstance(event, VERBATIM):
+        return event, content
+    flat = content.replace(b"\\n", b"\n")
+    if mask.data(flat) is flat:
+        return event, content
+    fields: dict[str, object] = json.loads(content)
+    fields = {name: value if name in KEPT_FIELDS else mask.value(value) for name, value in fields.items()}
+    content = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return _adapter().validate_json(content), content
 
 
 def decode(content: bytes, *, seq: int) -> Event:

@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from xnagent.core.events import Event, Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
+from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.ports import Clock
 from xnagent.store.place import Opened, Place
@@ -26,26 +27,26 @@ class PlacedLog:
     before, and in the order of the log. After a write that failed every later one fails with the same error.
     """
 
-    def __init__(self, place: Place, *, writer: Writer, opened: Opened, clock: Clock) -> None:
+    def __init__(self, place: Place, *, writer: Writer, opened: Opened, clock: Clock, mask: Mask | None = None) -> None:
         self.place = place
         self.session = opened.session
         self.epoch = opened.epoch
         """How many times the session was opened for writing, this time included."""
         self._writer = writer
         self._clock = clock
-        self._tail = Tail(state=opened.state, last_seq=opened.last_seq, hashes=opened.hashes)
+        self._tail = Tail(state=opened.state, last_seq=opened.last_seq, hashes=opened.hashes, mask=mask)
 
     @classmethod
-    async def create_at(cls, place: Place, *, session: SessionId, clock: Clock) -> Self:
-        """Make a new session and open it."""
+    async def create_at(cls, place: Place, *, session: SessionId, clock: Clock, mask: Mask | None = None) -> Self:
+        """Make a new session and open it; `mask` takes secrets out of what is stored."""
         await anyio.to_thread.run_sync(partial(place.create, session, now=clock.now()))
-        return await cls.open_at(place, clock=clock)
+        return await cls.open_at(place, clock=clock, mask=mask)
 
     @classmethod
-    async def open_at(cls, place: Place, *, clock: Clock) -> Self:
+    async def open_at(cls, place: Place, *, clock: Clock, mask: Mask | None = None) -> Self:
         """Take a session over. Raises StoreBusyError if another process runs it, and as the place deserves."""
         writer = Writer(place, wake=_wake(), now=clock.now())
-        return cls(place, writer=writer, opened=await writer.start(), clock=clock)
+        return cls(place, writer=writer, opened=await writer.start(), clock=clock, mask=mask)
 
     async def aclose(self) -> None:
         """Commit what was submitted, close the store and let others have the session."""
@@ -92,10 +93,10 @@ class PlacedLog:
         operation.check()
         return tuple(stored for stored, _ in work.events)
 
-    def put(self, data: bytes) -> Ticket:
-        """Queue the content and return its ticket; durable at the latest with the next durable append."""
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
+        """Queue the content, masked unless it is verbatim, and return its ticket."""
         self._writer.check()
-        ticket, work = self._tail.new_content(data)
+        ticket, work = self._tail.new_content(data, is_verbatim=is_verbatim)
         if work is not None:
             self._tail.add(self._writer.submit(work))
         return ticket

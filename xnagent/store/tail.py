@@ -9,9 +9,10 @@ import anyio
 
 from xnagent.core.events import Event, Stored
 from xnagent.core.ids import Ticket
+from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.store.artifacts import check_same, digest, ticket_of
-from xnagent.store.codec import encode
+from xnagent.store.codec import encode, masked
 from xnagent.store.folding import fold_new
 from xnagent.store.place import Append, Put
 from xnagent.store.writer import Operation
@@ -20,7 +21,10 @@ from xnagent.store.writer import Operation
 class Tail:
     """Gives places to events and folds them ahead; shows the state only as far as it is committed, in order."""
 
-    def __init__(self, *, state: SessionState, last_seq: int, hashes: Mapping[Ticket, str]) -> None:
+    def __init__(
+        self, *, state: SessionState, last_seq: int, hashes: Mapping[Ticket, str], mask: Mask | None = None
+    ) -> None:
+        self._mask = mask or Mask()
         self._committed = state, last_seq
         self._ahead = state, last_seq
         self._hashes = dict(hashes)
@@ -44,7 +48,7 @@ class Tail:
     def appended(self, events: Iterable[Event], *, at: str, is_durable: bool) -> Append:
         """The events with their places and the state after them. Raises StoreWriteError if they cannot be stored."""
         state, last_seq = self._ahead
-        encoded = [encode(event) for event in events]
+        encoded = [masked(*encode(event), mask=self._mask) for event in events]
         rows = tuple(
             (Stored(seq=seq, at=at, event=event), content) for seq, (event, content) in enumerate(encoded, last_seq + 1)
         )
@@ -52,8 +56,9 @@ class Tail:
         state, last_seq = self._ahead
         return Append(events=rows, state=state, last_seq=last_seq, is_durable=is_durable)
 
-    def new_content(self, data: bytes) -> tuple[Ticket, Put | None]:
+    def new_content(self, data: bytes, *, is_verbatim: bool) -> tuple[Ticket, Put | None]:
         """The ticket, and what has to be written; None if it was stored or submitted before."""
+        data = data if is_verbatim else self._mask.data(data)
         sha = digest(data)
         ticket = ticket_of(sha)
         if ticket in self._hashes:

@@ -55,7 +55,7 @@ class MemoryArtifacts:
     def __init__(self) -> None:
         self._content: dict[Ticket, bytes] = {}
 
-    def put(self, data: bytes) -> Ticket:
+    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
         """Store it."""
         ticket = Ticket(f"artifact:{hashlib.sha256(data).hexdigest()[:16]}")
         self._content[ticket] = data

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from anyio import to_thread
 from anyio.abc import Process
 
 from xnagent.core.ids import TICKET, Ticket
+from xnagent.core.permissions import Rules, hides
 from xnagent.core.spine_events import ToolStarted
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools import walk
@@ -89,6 +90,8 @@ class GrepTool:
     time_limit_seconds: float = TIME_LIMIT_SECONDS
     max_sorted: int = MAX_SORTED
     """With more matches the search is made again, sorted, and stopped after the first of them."""
+    rules: Rules = field(default_factory=Rules)
+    """Lines of files that they forbid to read are not shown."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -134,7 +137,17 @@ class GrepTool:
         if found.complaint and not found.records:
             return _refused(query, found.complaint)
         name = shown if shown != place.name else None
-        return _outcome(query, found, shown=shown, alias=name)
+        return _outcome(query, self._permitted(found), shown=shown, alias=name)
+
+    def _permitted(self, found: _Printed) -> _Printed:
+        if not (self.rules.allow or self.rules.narrow or self.rules.deny):
+            return found
+        kept = [raw for raw in found.records.split(b"\n") if not self._is_hidden(raw)]
+        return replace(found, records=b"\n".join(kept))
+
+    def _is_hidden(self, raw: bytes) -> bool:
+        path, separator, _ = raw.partition(b"\0")
+        return bool(separator) and hides(self.rules, path.decode("utf-8", "replace").removeprefix("./"))
 
     async def _found(self, query: _Query, root: str) -> _Printed:
         """All records in the order of their paths, or the first of them, if there are very many.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from xnagent.core.permissions import Denied, Rule
 from xnagent.core.text import canonical
 from xnagent.ports import Outcome, Parsed, Tool
+from xnagent.tools.guard import denial
 from xnagent.tools.schema import ArgumentProblem, parse_arguments
 
 
@@ -16,6 +18,8 @@ class FrozenToolbox:
     """Tools by name, sorted; the same set gives the same bytes in whatever order it was given (M28, B007)."""
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    forbidden: Mapping[str, Rule] = field(default_factory=dict)
+    """Tools that a rule took away."""
 
     @property
     def definitions(self) -> str:
@@ -28,6 +32,8 @@ class FrozenToolbox:
     def parse(self, name: str, arguments: str) -> Parsed | Outcome:
         """The tool and its arguments, or what the model should do instead."""
         tool = self.tools.get(name)
+        if tool is None and (rule := self.forbidden.get(name)) is not None:
+            return denial(Denied(rule=rule.text, how=name, is_forbidden=True), tool=name)
         if tool is None:
             return self._unknown(name)
         found = parse_arguments(arguments, tool.spec)
@@ -37,7 +43,7 @@ class FrozenToolbox:
 
     def with_tools(self, tools: Sequence[Tool]) -> FrozenToolbox:
         """A toolbox with more tools."""
-        return toolbox([*self.tools.values(), *tools])
+        return replace(toolbox([*self.tools.values(), *tools]), forbidden=self.forbidden)
 
     def _unknown(self, name: str) -> Outcome:
         near = difflib.get_close_matches(name, list(self.tools), n=1, cutoff=0.6)
@@ -49,6 +55,6 @@ class FrozenToolbox:
         return Outcome(text=text, code="UNKNOWN_TOOL", label=f"unknown tool {name[:80]}")
 
 
-def toolbox(tools: Sequence[Tool]) -> FrozenToolbox:
+def toolbox(tools: Sequence[Tool], *, forbidden: Mapping[str, Rule] | None = None) -> FrozenToolbox:
     """A toolbox of the tools, sorted by name."""
-    return FrozenToolbox(tools=dict(sorted((tool.spec.name, tool) for tool in tools)))
+    return FrozenToolbox(tools=dict(sorted((tool.spec.name, tool) for tool in tools)), forbidden=forbidden or {})

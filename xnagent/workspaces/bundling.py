@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from xnagent.core.commits import Applied
 from xnagent.core.ids import SessionId
 from xnagent.errors import WorkspaceError
-from xnagent.ports import Applied
 from xnagent.workspaces.git import Git
 from xnagent.workspaces.integration import ORIGIN_REF
 

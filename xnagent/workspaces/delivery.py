@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from xnagent.core.commits import Applied
 from xnagent.core.ids import SessionId
 from xnagent.errors import WorkspaceError
-from xnagent.ports import Applied
 from xnagent.workspaces.changes import Change, problems_of
 from xnagent.workspaces.git import Git, few
 from xnagent.workspaces.landing import Landed, land

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from xnagent.ports import Conflict
+from xnagent.core.commits import Conflict
 from xnagent.workspaces.git import Git, shown
 
 DETAIL_CHARACTERS: Final = 1000

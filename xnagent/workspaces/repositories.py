@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
+from xnagent.core.commits import Applied, Base, Conflict, Merged, Taken
 from xnagent.core.ids import RunId, SessionId
 from xnagent.errors import UsageError, WorkspaceError
-from xnagent.ports import Applied, Base, Conflict, Merged, Taken
 from xnagent.workspaces.bundling import with_bundle
 from xnagent.workspaces.changes import changes_between, patch_between, problems_of
 from xnagent.workspaces.delivery import deliver

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import anyio
 import anyio.to_thread
 
+from xnagent.core.commits import Conflict, Patched
 from xnagent.errors import UsageError, WorkspaceError
-from xnagent.ports import Conflict, Patched
 from xnagent.workspaces.folders import remove
 from xnagent.workspaces.git import Git
 from xnagent.workspaces.integration import ORIGIN_REF, make_integration

@@ -10,8 +10,8 @@ from typing import Final
 
 import anyio
 
+from xnagent.core.commits import Patched
 from xnagent.errors import WorkspaceError
-from xnagent.ports import Patched
 from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.git import Git, few, shown
 from xnagent.workspaces.origin import Checkout, Origin

@@ -14,9 +14,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from xnagent.core.commits import TreeSave
 from xnagent.core.ids import RunId
 from xnagent.errors import WorkspaceError
-from xnagent.ports import TreeSave
 from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.folders import Tree, require_name
 from xnagent.workspaces.git import Git
