@@ -14,6 +14,7 @@ from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
+from xnagent.core.limits import Limits
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, work_of
@@ -25,7 +26,7 @@ from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspace
 from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.files import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
-from xnagent.tools.planning import planning_tools
+from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
 from xnagent.tools.toolbox import toolbox
 
@@ -60,29 +61,25 @@ class Crew:
     settings: Settings
     workspaces: Workspaces
     shell: Shell
+    prospects: Prospects | None = None
+    """What runs will use; None: nothing is reserved for them."""
     models: dict[str, Model] = field(default_factory=dict)
     chains: dict[tuple[Role, str | None], tuple[ModelEntry, ...]] = field(default_factory=dict)
     """By role and the model that a run was delegated to."""
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
-        reading = planner_tools(ripgrep=self._ripgrep())
-        state_tools: list[Tool] = [
-            *planning_tools(max_runs=self.settings.limits.runs),
-            *fact_tools(),
-            status_tool(),
-            RunInspectTool(),
-        ]
+        limits, ripgrep = self.settings.limits.to_limits(), self._ripgrep()
+        box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects)
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
-        acting = frozenset(tool.spec.name for tool in reading)
-        return await self._seat(PLANNER, box=toolbox([*reading, *state_tools]), place=place, placed=acting)
+        acting = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep))
+        return await self._seat(PLANNER, box=box, place=place, placed=acting)
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view)
-        placed = frozenset(tool.spec.name for tool in acting)
-        box = toolbox([*acting, *reporting_tools()])
+        box = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view)
+        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell))
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
     async def in_force(self, seat: Seat) -> Seat:
@@ -161,6 +158,18 @@ class Crew:
         """Close all connections."""
         for model in self.models.values():
             await model.aclose()
+
+
+def planner_toolbox(limits: Limits, *, ripgrep: str | None = None, prospects: Prospects | None = None) -> Toolbox:
+    """The Planner's tools."""
+    planning = planning_tools(limits=limits, prospects=prospects)
+    looking: list[Tool] = [*planner_tools(ripgrep=ripgrep), status_tool(), RunInspectTool()]
+    return toolbox([*looking, *planning, *fact_tools()])
+
+
+def worker_toolbox(shell: Shell, *, ripgrep: str | None = None, view: FileView | None = None) -> Toolbox:
+    """A Worker's tools."""
+    return toolbox([*worker_tools(shell, ripgrep=ripgrep, view=view), *reporting_tools()])
 
 
 def _delegated_to(state: SessionState, agent: AgentId) -> str | None:

@@ -36,6 +36,7 @@ from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.rebase import Room, plan_rebase, room_for
+from xnagent.core.reserving import Prospect
 from xnagent.core.spine_events import (
     ManifestRecorded,
     ModelReplaced,
@@ -195,16 +196,18 @@ class _Replay:
             yield found, [event for _, event in self.pending[start:]]
 
     def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
-        made = _made_again(event, arguments, state=own[0], settings=self.settings)
+        tools = _state_tools(self.settings, own[1])
+        made = _made_again(event, arguments, state=own[0], tools=tools)
         return made is not None and made.text == event.text and list(made.events) == own[1]
 
     def _differs(self, seq: int, what: str) -> None:
         self.found.problems.append(f"event {seq}: {what}")
 
 
-def _made_again(event: ToolFinished, arguments: str, *, state: SessionState, settings: Settings) -> Outcome | None:
-    tools = {tool.spec.name: tool for tool in _state_tools(settings)}
-    tool = tools.get(event.tool)
+def _made_again(
+    event: ToolFinished, arguments: str, *, state: SessionState, tools: Iterable[StateTool]
+) -> Outcome | None:
+    tool = {tool.spec.name: tool for tool in tools}.get(event.tool)
     if tool is None:
         return None
     parsed = toolbox([tool]).parse(event.tool, arguments)
@@ -222,8 +225,20 @@ def _made_again(event: ToolFinished, arguments: str, *, state: SessionState, set
     return tool.act(call)
 
 
-def _state_tools(settings: Settings) -> tuple[StateTool, ...]:
-    return (*planning_tools(max_runs=settings.limits.runs), *fact_tools(), *reporting_tools())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Foreseen:
+    """What was foreseen when the run began: of histories and prices of that day, so it is not made again."""
+
+    events: tuple[Event, ...] = ()
+
+    def of(self, _state: SessionState, started: RunStarted) -> Prospect | None:
+        known = [event.forecast for event in self.events if isinstance(event, RunStarted) and event.run == started.run]
+        return Prospect(forecast=known[0]) if known and known[0] is not None else None
+
+
+def _state_tools(settings: Settings, own: Iterable[Event] = ()) -> tuple[StateTool, ...]:
+    planning = planning_tools(limits=settings.limits.to_limits(), prospects=_Foreseen(events=tuple(own)))
+    return (*planning, *fact_tools(), *reporting_tools())
 
 
 class _Nothing:
