@@ -96,14 +96,22 @@ class SessionProspects:
     def session(self, objective: str) -> Forecast:
         """What a session would use from its beginning to its end: its Planner, and runs."""
         state = fold(SessionState(), SessionStarted(session=SessionId(""), objective=objective))
-        entry, worker = (model_chain(self.settings, role)[0] for role in ("planner", "worker"))
+        entry = model_chain(self.settings, "planner")[0]
         size = self.manifest("planner", entry).head_tokens + estimate_items(objective_message(state).items)
         outset = Outset(prefix_tokens=size)
         planner = forecast_agent(outset, self.planner_habits(), terms=self.terms("planner", entry))
+        return add_forecasts([planner, self.further_runs(state)])
+
+    def further_runs(self, state: SessionState) -> Forecast:
+        """What the runs use that the session has not begun yet."""
+        worker, seen, begun = model_chain(self.settings, "worker")[0], self.runs(), len(state.board.runs)
         head = self.manifest("worker", worker).head_tokens
-        begun = Outset(prefix_tokens=head + TASK_TOKENS, warm_tokens=head, is_warm=True)
-        run = forecast_agent(begun, self.worker_habits(state), terms=self.terms("worker", worker))
-        return add_forecasts([planner, repeated(run, self.runs())])
+        outset = Outset(prefix_tokens=head + TASK_TOKENS, warm_tokens=head, is_warm=True)
+        run = forecast_agent(outset, self.worker_habits(state), terms=self.terms("worker", worker))
+        left = Spread(
+            low=max(0.0, seen.low - begun), likely=max(0.0, seen.likely - begun), high=max(0.0, seen.high - begun)
+        )
+        return repeated(run, left)
 
     def agent(self, state: SessionState, agent: AgentId, *, outset: Outset, entry: ModelEntry) -> Forecast:
         """What an agent uses that goes on from where it stands."""

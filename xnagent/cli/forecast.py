@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xnagent.agents.lasting import lifetime_of
 from xnagent.app.crew import worker_policy
-from xnagent.app.prospects import ASSUMED_LIFETIME_SECONDS, outset_of
+from xnagent.app.prospects import ASSUMED_LIFETIME_SECONDS, SessionProspects, outset_of
 from xnagent.app.running import is_over
 from xnagent.config.entry import Role
 from xnagent.core.checkpoint import checkpoint
@@ -149,8 +149,13 @@ def _sent(spine: Spine, manifest: ManifestRecorded | None, *, model: str) -> int
     return spine.sent_estimate if spine.anchor_tokens is None else spine.anchor_tokens
 
 
-def forecast_text(rows: list[NextRequest]) -> str:
-    """As a table."""
+def whole_forecast(standing: Standing, rows: list[NextRequest]) -> Forecast:
+    """What the session uses from here to its end."""
+    return add_forecasts([*(row.forecast for row in rows), standing.prospects.further_runs(standing.state)])
+
+
+def forecast_text(rows: list[NextRequest], whole: Forecast) -> str:
+    """As tables."""
     if not rows:
         return "the session is over; nothing would be sent (say more with --message TEXT)"
     cells = [
@@ -168,7 +173,7 @@ def forecast_text(rows: list[NextRequest]) -> str:
     parts = [
         table(("agent", "model", "cached", "fresh", "kept for", "price", "price without cache"), cells),
         *(_rebase_line(row.agent, row.rebase) for row in rows if row.rebase is not None),
-        f"\nfrom here to the end\n{forecast_table(add_forecasts(row.forecast for row in rows))}",
+        f"\nfrom here to the end, with runs that are not delegated yet\n{forecast_table(whole)}",
     ]
     return "\n".join(parts)
 
@@ -178,11 +183,11 @@ def _rebase_line(agent: AgentId, rebase: Rebase) -> str:
     return f"{agent} is rebased before that ({rebase.cause}): {after}"
 
 
-def forecast_record(session: str, rows: list[NextRequest]) -> dict[str, Json]:
+def forecast_record(session: str, rows: list[NextRequest], *, whole: Forecast) -> dict[str, Json]:
     """As one object."""
     requests: list[Json] = [_request_record(row) for row in rows]
-    whole = forecast_fields(add_forecasts(row.forecast for row in rows)) if rows else None
-    return {"type": "forecast", "session": session, "requests": requests, "forecast": whole}
+    foreseen = forecast_fields(whole) if rows else None
+    return {"type": "forecast", "session": session, "requests": requests, "forecast": foreseen}
 
 
 def _request_record(row: NextRequest) -> dict[str, Json]:

@@ -11,7 +11,7 @@ from xnagent.app.prospects import session_prospects
 from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
-from xnagent.cli.forecast import Standing, forecast_record, forecast_text, forecasts
+from xnagent.cli.forecast import Standing, forecast_record, forecast_text, forecasts, whole_forecast
 from xnagent.cli.options import changed_settings, chosen_roles, host_of, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
@@ -66,10 +66,11 @@ def last_settings(place: Place) -> Settings:
 
 def _tell_forecast(place: Place, standing: Standing, *, console: Console) -> int:
     rows = forecasts(standing)
+    whole = whole_forecast(standing, rows)
     if console.output == "text":
-        console.answer(forecast_text(rows))
+        console.answer(forecast_text(rows, whole))
     else:
-        console.record(forecast_record(place.name, rows))
+        console.record(forecast_record(place.name, rows, whole=whole))
     return 0
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
+from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, cost_usd, short_write_usd
 from xnagent.core.tokens import Usage
 
@@ -328,7 +329,7 @@ def error_share(forecast: Forecast, use: AgentUse) -> float | None:
     return None if not likely else used / likely - 1.0
 
 
-def total_use(uses: Mapping[str, AgentUse]) -> AgentUse:
+def total_use(uses: Mapping[AgentId, AgentUse]) -> AgentUse:
     """What all agents have used."""
     costs = [use.cost_usd for use in uses.values()]
     return AgentUse(

@@ -191,12 +191,8 @@ def cost(reading: Reading) -> dict[str, Json]:
     by_model: dict[str, Json] = {
         model: {"requests": part.requests, **asdict(part.usage), "cost_usd": part.cost_usd} for model, part in totals
     }
-    return {
-        "by_role": by_role,
-        "by_model": by_model,
-        "total_usd": spent_usd(reading.state),
-        "forecast": session_outcome(reading.state),
-    }
+    spent, foreseen = spent_usd(reading.state), session_outcome(reading.state)
+    return {"by_role": by_role, "by_model": by_model, "total_usd": spent, "forecast": foreseen}
 
 
 def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:
