@@ -25,6 +25,7 @@ from xnagent.core.decide import (
 )
 from xnagent.core.events import LimitReached
 from xnagent.core.ids import RunId
+from xnagent.core.limits import Limits
 from xnagent.ports import Clock, Log
 
 
@@ -57,6 +58,8 @@ class Orchestrator:
     parallel: int
     deadline_seconds: float | None = None
     """From now on."""
+    limits: Limits = field(default_factory=Limits)
+    """What money and tokens are reserved under for runs."""
     _in_flight: dict[Action, anyio.CancelScope] = field(default_factory=dict)
     _bell: anyio.Event = field(default_factory=anyio.Event)
 
@@ -70,7 +73,8 @@ class Orchestrator:
 
     async def _loop(self, group: TaskGroup) -> None:
         while self.log.state.settled is None or self._in_flight:
-            for action in decide(self.log.state, frozenset(self._in_flight), parallel=self.parallel):
+            under_way = frozenset(self._in_flight)
+            for action in decide(self.log.state, under_way, parallel=self.parallel, limits=self.limits):
                 self._begin(group, action)
             await self._bell.wait()
             self._bell = anyio.Event()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.bench import Bench, bash, finish, on, scripted, start, submit, task
 from xnagent.app.crew import make_manifest
+from xnagent.core.limits import Limits
 from xnagent.core.spine_events import ManifestRecorded, RequestStarted, SpineRebased, ToolFinished
 from xnagent.core.tokens import estimate_text
 from xnagent.models.catalog import ModelEntry
@@ -149,7 +150,7 @@ def test_M117_the_worker_has_the_six_tools_and_two_to_report():
 
 
 def test_M28_B007_the_definitions_do_not_depend_on_the_order_of_registration():
-    tools = planning_tools(max_runs=None)
+    tools = planning_tools(limits=Limits())
     assert toolbox(tools).definitions == toolbox(tools[::-1]).definitions
 
 
@@ -164,9 +165,10 @@ import sys
 from xnagent.app.crew import make_manifest
 from xnagent.models.catalog import ModelEntry
 from xnagent.tools.registry import planner_tools
+from xnagent.core.limits import Limits
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.toolbox import toolbox
-box = toolbox([*planner_tools(), *planning_tools(max_runs=3)])
+box = toolbox([*planner_tools(), *planning_tools(limits=Limits(runs=3))])
 made = make_manifest("planner", ModelEntry(name="m", base_url="http://127.0.0.1/v1"), definitions=box.definitions)
 sys.stdout.write(made.manifest)
 """

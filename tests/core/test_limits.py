@@ -1,5 +1,7 @@
 """What can't be paid is not started."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.core.sessions import Story, delegated, settled, task
@@ -8,6 +10,7 @@ from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.items import AssistantText
 from xnagent.core.limits import Limits, Wanted, is_last_step, refuse_request, spent_tokens, spent_usd
 from xnagent.core.pricing import Price
+from xnagent.core.spine import most_tokens
 from xnagent.core.state import SessionState
 from xnagent.core.tokens import Usage
 
@@ -93,3 +96,22 @@ def test_an_agents_own_request_is_not_counted_twice_and_a_settled_run_not_at_all
 @pytest.mark.parametrize(("limit", "is_last"), [(None, False), (6, False), (5, True), (1, True)])
 def test_the_last_step_is_known(limit, is_last):
     assert is_last_step(b050().state, Limits(steps=limit)) is is_last
+
+
+def test_what_no_provider_has_counted_yet_may_be_a_token_for_a_character():
+    story = Story()
+    story.begin("x" * 3_000)
+    spine = story.spine()
+    assert most_tokens(spine, 300) >= 3_000 + 300 / 0.3
+    story.tell()
+    story.reply(PLANNER, AssistantText(text="y"), usage=Usage(input_tokens=2_000, output_tokens=10))
+    known = story.spine()
+    assert most_tokens(known, 300) == known.anchor_tokens == 2_010
+
+
+def test_a_report_above_its_ceiling_scales_all_later_ones():
+    state = replace(SessionState(), overcharge=2.0)
+    assert refuse_request(state, Limits(tokens=300), wanted=wanted()) is None
+    assert refuse_request(state, Limits(tokens=299), wanted=wanted()).limit == "tokens"
+    assert refuse_request(state, Limits(usd=0.0029), wanted=wanted()).limit == "usd"
+    assert refuse_request(state, Limits(usd=0.0031), wanted=wanted()) is None

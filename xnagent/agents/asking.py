@@ -17,7 +17,7 @@ from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
-from xnagent.core.spine import Spine, estimate, held_by
+from xnagent.core.spine import Spine, estimate, held_by, most_tokens
 from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
 from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import Usage, estimate_items
@@ -75,8 +75,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     spine = spine_of(state, seat.agent)
     size = estimate(spine, seat.head_tokens)
     chosen = lasting(desk, seat, size_tokens=size)
-    is_long, most = chosen.long_items > 0, seat.manifest.max_output_tokens
-    wanted = Wanted(agent=seat.agent, input_tokens=size, max_output_tokens=most, price=seat.price, is_long=is_long)
+    wanted = _wanted(seat, spine, size=size, is_long=chosen.long_items > 0)
     refusal = refuse_request(state, desk.limits, wanted=wanted)
     if refusal is not None:
         await desk.log.append(refusal)
@@ -99,7 +98,10 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         predicted_cached_tokens=predicted_tokens(seat.cache, held_by(spine, seat.manifest.manifest)),
         sha256=body.sha256,
         size_bytes=len(body.content),
-        ceiling_usd=ceiling_usd(size, most, price=seat.price, is_long=is_long),
+        ceiling_usd=ceiling_usd(
+            wanted.input_tokens, wanted.max_output_tokens, price=seat.price, is_long=wanted.is_long
+        ),
+        ceiling_tokens=wanted.input_tokens + wanted.max_output_tokens,
         long_items=chosen.long_items,
         waited_seconds=chosen.waited_seconds,
     )
@@ -107,6 +109,17 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
+
+
+def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
+    """The request at its largest; more than the window no provider takes."""
+    return Wanted(
+        agent=seat.agent,
+        input_tokens=min(most_tokens(spine, seat.head_tokens), max(size, seat.manifest.window_tokens)),
+        max_output_tokens=seat.manifest.max_output_tokens,
+        price=seat.price,
+        is_long=is_long,
+    )
 
 
 def _broken(desk: Desk, seat: Seat, *, body: Body, request: int) -> PrefixBroken | None:

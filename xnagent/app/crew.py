@@ -15,6 +15,7 @@ from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
+from xnagent.core.limits import Limits
 from xnagent.core.permissions import RULED, Rules
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
@@ -28,7 +29,7 @@ from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
-from xnagent.tools.planning import planning_tools
+from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
 from xnagent.tools.toolbox import toolbox
 
@@ -63,30 +64,25 @@ class Crew:
     settings: Settings
     workspaces: Workspaces
     shell: Shell
+    prospects: Prospects | None = None
+    """What runs will use; None: nothing is reserved for them."""
     models: dict[str, Model] = field(default_factory=dict)
     chains: dict[tuple[Role, str | None], tuple[ModelEntry, ...]] = field(default_factory=dict)
     """By role and the model that a run was delegated to."""
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
-        reading = planner_tools(ripgrep=self._ripgrep(), rules=self._rules)
-        state_tools: list[Tool] = [
-            *planning_tools(max_runs=self.settings.limits.runs),
-            *fact_tools(),
-            status_tool(),
-            RunInspectTool(),
-        ]
+        limits, ripgrep = self.settings.limits.to_limits(), self._ripgrep()
+        box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=self._rules)
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
-        acting = frozenset(tool.spec.name for tool in reading)
-        box = toolbox([*reading, *state_tools], forbidden=taken_away(self._rules))
+        acting = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=self._rules))
         return await self._seat(PLANNER, box=box, place=place, placed=acting)
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        acting = worker_tools(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules)
-        placed = frozenset(tool.spec.name for tool in acting)
-        box = toolbox([*acting, *reporting_tools()], forbidden=taken_away(self._rules))
+        box = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules)
+        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules))
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
     async def in_force(self, seat: Seat) -> Seat:
@@ -174,6 +170,21 @@ class Crew:
         """Close all connections."""
         for model in self.models.values():
             await model.aclose()
+
+
+def planner_toolbox(
+    limits: Limits, *, ripgrep: str | None = None, prospects: Prospects | None = None, rules: Rules
+) -> Toolbox:
+    """The Planner's tools, as far as the rules leave them."""
+    planning = planning_tools(limits=limits, prospects=prospects)
+    looking: list[Tool] = [*planner_tools(ripgrep=ripgrep, rules=rules), status_tool(), RunInspectTool()]
+    return toolbox([*looking, *planning, *fact_tools()], forbidden=taken_away(rules))
+
+
+def worker_toolbox(shell: Shell, *, ripgrep: str | None = None, view: FileView | None = None, rules: Rules) -> Toolbox:
+    """A Worker's tools, as far as the rules leave them."""
+    acting = worker_tools(shell, ripgrep=ripgrep, view=view, rules=rules)
+    return toolbox([*acting, *reporting_tools()], forbidden=taken_away(rules))
 
 
 def _delegated_to(state: SessionState, agent: AgentId) -> str | None:

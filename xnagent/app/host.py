@@ -14,6 +14,7 @@ from xnagent.core.ids import SessionId
 from xnagent.models.gate import Gates
 from xnagent.ports import Clock
 from xnagent.store.files import FileSessions
+from xnagent.store.history import Past
 from xnagent.store.place import Place, Sessions
 
 
@@ -44,6 +45,8 @@ class Host:
     """What all its sessions' calls to models go through."""
     store: Sessions | None = None
     """Where sessions are kept; None: as files in `home`."""
+    past: Past = field(default_factory=Past)
+    """What earlier sessions used."""
 
     @property
     def sessions(self) -> Sessions:

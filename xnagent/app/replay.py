@@ -37,6 +37,7 @@ from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
 from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.rebase import Room, plan_rebase, room_for
+from xnagent.core.reserving import Prospect
 from xnagent.core.spine_events import (
     ManifestRecorded,
     ModelReplaced,
@@ -197,7 +198,8 @@ class _Replay:
             yield found, [event for _, event in self.pending[start:]]
 
     def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
-        made = _made_again(event, arguments, state=own[0], settings=self.settings)
+        tools = _state_tools(self.settings, own[1])
+        made = _made_again(event, arguments, state=own[0], tools=tools)
         if made is None or not (event.text.endswith(made.text) or is_same_but_masked(made.text, event.text)):
             return False
         pairs = zip(made.events, own[1], strict=False)
@@ -207,9 +209,10 @@ class _Replay:
         self.found.problems.append(f"event {seq}: {what}")
 
 
-def _made_again(event: ToolFinished, arguments: str, *, state: SessionState, settings: Settings) -> Outcome | None:
-    tools = {tool.spec.name: tool for tool in _state_tools(settings)}
-    tool = tools.get(event.tool)
+def _made_again(
+    event: ToolFinished, arguments: str, *, state: SessionState, tools: Iterable[StateTool]
+) -> Outcome | None:
+    tool = {tool.spec.name: tool for tool in tools}.get(event.tool)
     if tool is None:
         return None
     parsed = toolbox([tool]).parse(event.tool, arguments)
@@ -227,8 +230,20 @@ def _made_again(event: ToolFinished, arguments: str, *, state: SessionState, set
     return tool.act(call)
 
 
-def _state_tools(settings: Settings) -> tuple[StateTool, ...]:
-    return (*planning_tools(max_runs=settings.limits.runs), *fact_tools(), *reporting_tools())
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Foreseen:
+    """What was foreseen when the run began: of histories and prices of that day, so it is not made again."""
+
+    events: tuple[Event, ...] = ()
+
+    def of(self, _state: SessionState, started: RunStarted) -> Prospect | None:
+        known = [event.forecast for event in self.events if isinstance(event, RunStarted) and event.run == started.run]
+        return Prospect(forecast=known[0]) if known and known[0] is not None else None
+
+
+def _state_tools(settings: Settings, own: Iterable[Event] = ()) -> tuple[StateTool, ...]:
+    planning = planning_tools(limits=settings.limits.to_limits(), prospects=_Foreseen(events=tuple(own)))
+    return (*planning, *fact_tools(), *reporting_tools())
 
 
 class _Nothing:

@@ -26,6 +26,7 @@ from xnagent.app.crew import Crew, check_models
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
 from xnagent.app.places import Places, is_saving, logged, make_places, repository_of
+from xnagent.app.prospects import SessionProspects, session_prospects
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.config.secrets import check_checks, mask_for
@@ -107,8 +108,10 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     try:
         # Only whoever holds the session's file gets here: nobody else is in its work folder.
         base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
-        await store.append(_started(spec, base, store=store))
-        return await _drive(host, store, settings=spec.settings, places=places, stop=stop)
+        prospects = await anyio.to_thread.run_sync(session_prospects, host, spec.settings)
+        started = _started(spec, base, store=store)
+        await store.append(replace(started, forecast=prospects.session(spec.objective)))
+        return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:
             _forget(host, spec.session)
@@ -166,7 +169,8 @@ async def resume_session(
         )
         await store.append(resumed, *said)
         await discard_delivered(mailbox, said)
-        return await _drive(host, store, settings=settings, places=places, stop=stop)
+        prospects = await anyio.to_thread.run_sync(session_prospects, host, settings)
+        return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         await store.aclose()
 
@@ -253,11 +257,11 @@ class Staff:
 
 @asynccontextmanager
 async def staffed(
-    host: Host, store: PlacedLog, *, settings: Settings, places: Places, earlier_seconds: float
+    host: Host, store: PlacedLog, *, places: Places, prospects: SessionProspects, earlier_seconds: float
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
-    shell, workspaces = ProcessShell(environ=host.environ), places.workspaces
-    crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell)
+    shell, workspaces, settings = ProcessShell(environ=host.environ), places.workspaces, prospects.settings
+    crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
     verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(
         log=store,
@@ -291,18 +295,22 @@ async def staffed(
             await crew.aclose()
 
 
-async def _drive(host: Host, store: PlacedLog, *, settings: Settings, places: Places, stop: Stop) -> SessionState:
+async def _drive(
+    host: Host, store: PlacedLog, *, places: Places, prospects: SessionProspects, stop: Stop
+) -> SessionState:
     """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
+    settings = prospects.settings
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
     ending = Ending()
     with ending:
-        async with staffed(host, store, settings=settings, places=places, earlier_seconds=earlier) as staff:
+        async with staffed(host, store, places=places, prospects=prospects, earlier_seconds=earlier) as staff:
             orchestrator = Orchestrator(
                 log=store,
                 clock=host.clock,
                 hands=staff,
                 parallel=settings.parallel,
                 deadline_seconds=settings.limits.deadline_seconds,
+                limits=prospects.limits,
             )
             reception = Reception(log=store, mailbox=mailbox_of(host, store.session), stop=stop)
             await _until_settled(store, orchestrator, stop=stop, reception=reception)

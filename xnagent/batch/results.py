@@ -103,6 +103,25 @@ def open_results(path: Path) -> Results:
     return results
 
 
+def peek_results(path: Path) -> Results:
+    """What is in the file, without holding, making or mending anything; nothing may be appended."""
+    place = _beside(path, SEED_SUFFIX)
+    try:
+        known = _digests(place.read_text(encoding="utf-8", errors="replace").partition("\n")[2])
+    except OSError:
+        known = {}
+    results = Results(path=path, descriptor=-1, seed="", known=known)
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        lines = []
+    except (OSError, ValueError) as error:
+        raise UsageError(f"RESULTS_UNREADABLE: {path}: {getattr(error, 'strerror', None) or error}") from error
+    for record in filter(None, map(_parse, lines)):
+        _count(results, record)
+    return results
+
+
 def _open(path: Path) -> tuple[int, bool]:
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
     try:

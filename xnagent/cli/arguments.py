@@ -24,6 +24,7 @@ class Parser(argparse.ArgumentParser):
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("objective", nargs="?", help="what to do; - reads it from stdin")
     parser.add_argument("-f", "--file", metavar="FILE", help="read the objective from a file")
+    _add_dry_run(parser)
     _add_folder(parser)
     _add_model(parser)
     _add_limits(parser)
@@ -33,7 +34,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_resume(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("--message", metavar="TEXT", help="something more for the Planner, such as an answer")
-    parser.add_argument("--dry-run", action="store_true", help="show what the next request costs, and send nothing")
+    _add_dry_run(parser)
     _add_model(parser)
     _add_limits(parser)
 
@@ -53,6 +54,7 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
     )
+    _add_dry_run(parser)
     parser.add_argument("--retry-failed", action="store_true", help="run jobs again that did not end with exit code 0")
     group = parser.add_argument_group("how many at once, and how much in all")
     _add_slots(group, "sessions at the same time, in all processes (default 1)")
@@ -189,6 +191,10 @@ def _join_early(arguments: argparse.Namespace) -> None:
     for name in ("config", "set"):
         both = [*getattr(arguments, f"early_{name}", []), *getattr(arguments, name, [])]
         setattr(arguments, name, both)
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="show what it is going to cost; send and keep nothing")
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:

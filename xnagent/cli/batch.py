@@ -29,6 +29,7 @@ from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
+from xnagent.cli.dry_run import tell_batch
 from xnagent.cli.options import boxing, folder_of, host_of, settings_of, worker_environ
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
@@ -36,6 +37,7 @@ from xnagent.cli.tally import Display, PlainDisplay, Tally, told
 from xnagent.cli.worker import gates_of, terms_of
 from xnagent.config.entry import Role, model_entry
 from xnagent.config.secrets import mask_for
+from xnagent.core.limits import Limits
 from xnagent.errors import UsageError
 from xnagent.inspect.plain import count, line, money
 
@@ -54,11 +56,14 @@ def execute(arguments: Namespace, console: Console) -> int:
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
     host.sessions.check()
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
-    limits = _limits(arguments, jobs)
+    limits, may_retry = _limits(arguments, jobs), getattr(arguments, "retry_failed", False)
+    if getattr(arguments, "dry_run", False):
+        whole = Limits(usd=limits.usd, tokens=limits.tokens)
+        return tell_batch(host, jobs, out=out, limits=whole, may_retry=may_retry, console=console)
     console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
     with open_results(out) as results:
-        plan = make_plan(jobs, results, may_retry=getattr(arguments, "retry_failed", False))
+        plan = make_plan(jobs, results, may_retry=may_retry)
         console.say(boxing(settings.sandbox.mode))
         work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, arguments=arguments)
         _introduce(work, console)

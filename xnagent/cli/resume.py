@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 
+from xnagent.app.host import Host
+from xnagent.app.prospects import session_prospects
 from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
-from xnagent.cli.forecast import forecast_record, forecast_text, forecasts
+from xnagent.cli.forecast import Standing, forecast_record, forecast_text, forecasts, whole_forecast
 from xnagent.cli.options import changed_settings, chosen_roles, host_of, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
 from xnagent.config import Settings
-from xnagent.config.entry import Role
 from xnagent.config.load import stored_settings
 from xnagent.config.secrets import mask_for
 from xnagent.core.events import SessionResumed, SessionStarted
 from xnagent.core.fallback import forgive
+from xnagent.core.fold import fold_all
 from xnagent.core.ids import SessionId
 from xnagent.core.text import clean
 from xnagent.errors import UsageError
-from xnagent.models.catalog import ModelEntry
-from xnagent.store.place import Place, state_at
+from xnagent.store.place import Place
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -36,7 +37,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     chains = models_of(settings, host)
     chosen = chosen_roles(arguments)
     if getattr(arguments, "dry_run", False):
-        return _tell_forecast(place, chains, chosen=chosen, console=console)
+        return _tell_forecast(place, _standing(place, host, settings=settings, arguments=arguments), console=console)
     console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
     announce(settings, chains, console=console)
@@ -65,12 +66,24 @@ def last_settings(place: Place) -> Settings:
     return stored_settings(text, session=place.name)
 
 
-def _tell_forecast(
-    place: Place, chains: Mapping[Role, Sequence[ModelEntry]], *, chosen: Sequence[Role], console: Console
-) -> int:
-    rows = forecasts(forgive(state_at(place), chosen), chains)
+def _tell_forecast(place: Place, standing: Standing, *, console: Console) -> int:
+    rows = forecasts(standing)
+    whole = whole_forecast(standing, rows)
     if console.output == "text":
-        console.answer(forecast_text(rows))
+        console.answer(forecast_text(rows, whole))
     else:
-        console.record(forecast_record(place.name, rows))
+        console.record(forecast_record(place.name, rows, whole=whole))
     return 0
+
+
+def _standing(place: Place, host: Host, *, settings: Settings, arguments: Namespace) -> Standing:
+    """The session as it could go on now."""
+    events = tuple(place.events())
+    begun = datetime.fromisoformat(events[-1].at) if events else datetime.now(UTC)
+    return Standing(
+        state=forgive(fold_all(stored.event for stored in events), chosen_roles(arguments)),
+        age_seconds=(datetime.fromisoformat(host.clock.now()) - begun).total_seconds(),
+        chains=models_of(settings, host),
+        prospects=session_prospects(host, settings),
+        has_message=message_of(arguments) is not None,
+    )

@@ -14,6 +14,7 @@ from typing import Final
 from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
+from xnagent.cli.dry_run import tell_session
 from xnagent.cli.follow import Follower
 from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of
 from xnagent.cli.session import drive
@@ -38,6 +39,8 @@ def execute(arguments: Namespace, console: Console) -> int:
     settings = settings_of(arguments, host, repository=repository)
     chains = models_of(settings, host)
     console.mask = mask_for(host.environ, settings)
+    if getattr(arguments, "dry_run", False):
+        return tell_session(host, settings, objective=objective, console=console)
     start_logging(arguments, console)
     announce(settings, chains, console=console)
     if not getattr(arguments, "ephemeral", False):

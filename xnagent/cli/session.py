@@ -20,6 +20,7 @@ from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
+from xnagent.inspect.foreseen import outcome_line
 from xnagent.inspect.plain import count, line, money, seconds, share
 from xnagent.store.place import state_or_none
 
@@ -95,6 +96,8 @@ def _tell(state: SessionState, console: Console) -> None:
         console.answer(str(record["summary"]))
     for text in ending(record, repeats_summary=console.output == "text"):
         (console.warn if record["exit_code"] else console.say)(text)
+    if console.verbosity > 0 and (text := outcome_line(state)):
+        console.say(text)
 
 
 def _fail(error: BaseException, follower: Follower, *, console: Console) -> NoReturn:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from xnagent.core.forecast import Forecast
 from xnagent.core.ids import FactId, RunId, TaskId, Ticket
 
 TaskStatus = Literal["pending", "active", "completed", "failed", "dropped"]
@@ -83,6 +84,8 @@ class Run:
     """The commit on the integration branch that holds its patch."""
     flags: tuple[str, ...] = ()
     """What the Planner should know about this result, such as a changed file that a check names."""
+    forecast: Forecast | None = None
+    """What it was expected to use when it was delegated; None: an older log."""
     is_archived: bool = False
     """Shown in short; only in what a spine was told, see `archive.py`."""
 

@@ -6,8 +6,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from xnagent.core.board import Run
 from xnagent.core.events import Outcome
 from xnagent.core.ids import PLANNER, RunId, agent_of
+from xnagent.core.limits import Limits
+from xnagent.core.reserving import shortage
 from xnagent.core.state import SessionState, active_runs, spine_of, waits_for, work_of
 
 
@@ -58,14 +61,20 @@ def is_halting(state: SessionState) -> bool:
     return any((state.finish, state.limit, state.fault, state.interrupted))
 
 
-def decide(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int) -> tuple[Action, ...]:
-    """The actions to begin now, given those under way: stops first, then runs in order, then the Planner."""
+def decide(
+    state: SessionState, in_flight: AbstractSet[Action], *, parallel: int, limits: Limits | None = None
+) -> tuple[Action, ...]:
+    """The actions to begin now, given those under way: stops first, then runs in order, then the Planner.
+
+    A run that the limits likely can't pay to its end beside those at work waits until one of them ends.
+    """
     if state.settled is not None or Conclude() in in_flight:
         return ()
     if is_halting(state):
         return _halt(state, in_flight)
     planner = () if CheckWhole() in in_flight else _planner(state)
-    wanted = (*_stops(state, in_flight), *_drives(state, in_flight, parallel=parallel), *planner)
+    runs = _drives(state, in_flight, parallel=parallel, limits=limits or Limits())
+    wanted = (*_stops(state, in_flight), *runs, *planner)
     return tuple(action for action in wanted if action not in in_flight)
 
 
@@ -114,16 +123,30 @@ def _stops(state: SessionState, in_flight: AbstractSet[Action]) -> tuple[Action,
     return (*runs, *(Stop(action) for action in in_flight if isinstance(action, CheckWhole)))
 
 
-def _drives(state: SessionState, in_flight: AbstractSet[Action], *, parallel: int) -> tuple[Action, ...]:
+def _drives(
+    state: SessionState, in_flight: AbstractSet[Action], *, parallel: int, limits: Limits
+) -> tuple[Action, ...]:
     driven = sum(isinstance(action, DriveRun) for action in in_flight)
-    ready = [
-        DriveRun(run.run)
-        for run in active_runs(state)
-        if DriveRun(run.run) not in in_flight
-        and work_of(state, agent_of(run.run)).cancel_reason is None
-        and not (run.status == "queued" and waits_for(state, run.task))
-    ]
-    return tuple(ready[: max(0, parallel - driven)])
+    holders = [run for run in active_runs(state) if run.status != "queued" or DriveRun(run.run) in in_flight]
+    begun: list[DriveRun] = []
+    for run in active_runs(state):
+        if driven + len(begun) >= parallel:
+            break
+        if _is_ready(state, run, in_flight=in_flight) and not _must_wait(state, run, limits=limits, holders=holders):
+            begun.append(DriveRun(run.run))
+            holders += [run] if run.status == "queued" else []
+    return tuple(begun)
+
+
+def _is_ready(state: SessionState, run: Run, *, in_flight: AbstractSet[Action]) -> bool:
+    if DriveRun(run.run) in in_flight or work_of(state, agent_of(run.run)).cancel_reason is not None:
+        return False
+    return run.status != "queued" or not waits_for(state, run.task)
+
+
+def _must_wait(state: SessionState, run: Run, *, limits: Limits, holders: list[Run]) -> bool:
+    """Only a run that has not begun waits for money: one that was interrupted goes on."""
+    return run.status == "queued" and shortage(state, limits, run=run, holders=holders) is not None
 
 
 def _planner(state: SessionState) -> tuple[Action, ...]:

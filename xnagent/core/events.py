@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.board import Evidence, SubmitStatus
+from xnagent.core.forecast import Forecast
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
 from xnagent.core.spine_events import (
     CacheDrifted,
@@ -62,6 +63,8 @@ class SessionStarted:
     version: str = ""
     snapshot: Snapshot | None = None
     """How the base is made again; None: it is the user's own commit, or was not kept."""
+    forecast: Forecast | None = None
+    """What the whole session was expected to use; None: an older log."""
     type: Literal["session_started"] = "session_started"
 
 
@@ -133,6 +136,8 @@ class RunStarted:
     model: str | None = None
     checks: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+    """What it is expected to use; the likely part is reserved for it while it works."""
     type: Literal["run_started"] = "run_started"
 
 

@@ -166,6 +166,7 @@ def _run_started(state: SessionState, event: ev.RunStarted) -> SessionState:
         model=event.model,
         checks=event.checks,
         scope=event.scope,
+        forecast=event.forecast,
     )
     task = state.board.tasks.get(event.task)
     state = _board(state, runs=with_entry(state.board.runs, event.run, value=run))

@@ -11,6 +11,7 @@ from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
 from xnagent.core.fold_trees import told, touched
+from xnagent.core.forecast import AgentUse, add_use
 from xnagent.core.ids import PLANNER, AgentId, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.offload import whole_of
@@ -142,6 +143,8 @@ def _reply_received(state: SessionState, event: ev.ReplyReceived) -> SessionStat
         spines={**state.spines, event.agent: spine},
         work={**state.work, event.agent: evolve(log, steps=log.steps + 1)},
         totals=_added(state.totals, role_of(event.agent), event=event),
+        uses=_used(state, event),
+        overcharge=max(state.overcharge, _overcharge(state, event)),
         model_totals=_added(state.model_totals, _model_of(state, event.agent), event=event),
         in_flight=_without(state, event.agent),
     )
@@ -158,6 +161,16 @@ def _after_planner_reply(state: SessionState, event: ev.ReplyReceived, *, spine:
         finish = FinishRequested(outcome="completed", summary=text_of(event.items))
         return evolve(state, finish=finish, checks={})
     return evolve(state, planner="unfinished")
+
+
+def _overcharge(state: SessionState, event: ev.ReplyReceived) -> float:
+    ceiling = spine_of(state, event.agent).sent_ceiling_tokens
+    return ((event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)) / ceiling if ceiling else 1.0
+
+
+def _used(state: SessionState, event: ev.ReplyReceived) -> Mapping[AgentId, AgentUse]:
+    use = state.uses.get(event.agent) or AgentUse()
+    return {**state.uses, event.agent: add_use(use, event.usage, price_usd=event.cost_usd)}
 
 
 def _model_of(state: SessionState, agent: AgentId) -> str:

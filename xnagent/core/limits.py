@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from xnagent.core.events import LimitReached
@@ -46,6 +47,7 @@ class Wanted:
 
     agent: AgentId
     input_tokens: int
+    """At most."""
     max_output_tokens: int
     price: Price | None
     is_long: bool = False
@@ -63,15 +65,23 @@ def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> Li
     under_way = _under_way(state, but=wanted.agent)
     if limits.steps is not None and sum(steps_of(state)) + len(under_way) >= limits.steps:
         return LimitReached(limit="steps", detail=f"step limit reached: {limits.steps}")
-    outputs = wanted.max_output_tokens + sum(_output_of(state, spine) for spine in under_way)
-    size = wanted.input_tokens + sum(spine.sent_estimate for spine in under_way) + outputs
+    used = wanted.input_tokens + wanted.max_output_tokens + sum(_most_of(state, spine) for spine in under_way)
+    size = math.ceil(used * state.overcharge)
     if limits.tokens is not None and spent_tokens(state) + size > limits.tokens:
         detail = f"token limit: {spent_tokens(state):,} of {limits.tokens:,} used, the next request may use {size:,}"
         return LimitReached(limit="tokens", detail=detail)
     own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price, is_long=wanted.is_long)
     ceilings = [own, *(_ceiling_of(state, spine, price=wanted.price) for spine in under_way)]
     known = [ceiling for ceiling in ceilings if ceiling is not None]
-    return _refuse_money(state, limits, ceiling=sum(known) if len(known) == len(ceilings) else None)
+    ceiling = sum(known) * state.overcharge if len(known) == len(ceilings) else None
+    return _refuse_money(state, limits, ceiling=ceiling)
+
+
+def _most_of(state: SessionState, spine: Spine) -> int:
+    """The most tokens that a request under way can use."""
+    if spine.sent_ceiling_tokens is not None:
+        return spine.sent_ceiling_tokens
+    return spine.sent_estimate + _output_of(state, spine)
 
 
 def _ceiling_of(state: SessionState, spine: Spine, *, price: Price | None) -> float | None:

@@ -6,6 +6,7 @@ DESIGN, section 5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from xnagent.core.ids import TICKET, AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
 from xnagent.core.lifetime import Wait, with_wait
 from xnagent.core.spine_events import RequestStarted
-from xnagent.core.tokens import Usage, estimate_items, is_plausible
+from xnagent.core.tokens import MOST_SHARE, Usage, estimate_items, is_plausible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,8 @@ class Spine:
     sent_manifest: str = ""
     sent_ceiling_usd: float | None = None
     """The most that the request under way can cost."""
+    sent_ceiling_tokens: int | None = None
+    """The most tokens that it can use, input and output; None: an older log does not say."""
     long_items: int = 0
     """Up to how many items the last request asked the cache for the longer lifetime."""
     waits: tuple[Wait, ...] = ()
@@ -166,6 +169,7 @@ def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = Fal
         sent_sha256=started.sha256,
         sent_manifest=started.manifest,
         sent_ceiling_usd=started.ceiling_usd,
+        sent_ceiling_tokens=started.ceiling_tokens,
         long_items=started.long_items,
         waits=with_wait(spine.waits, waited, had_runs=spine.had_runs),
         had_runs=has_runs,
@@ -285,3 +289,10 @@ def estimate(spine: Spine, head_tokens: int) -> int:
     if spine.anchor_tokens is None:
         return head_tokens + spine.tokens
     return spine.anchor_tokens + spine.tokens_since_anchor
+
+
+def most_tokens(spine: Spine, head_tokens: int) -> int:
+    """The most that the next request can hold: the last report, and what is only estimated at its most."""
+    if spine.anchor_tokens is None:
+        return math.ceil((head_tokens + spine.tokens) * MOST_SHARE)
+    return spine.anchor_tokens + math.ceil(spine.tokens_since_anchor * MOST_SHARE)

@@ -130,6 +130,8 @@ class RequestStarted:
     size_bytes: int
     ceiling_usd: float | None = None
     """The most that it can cost; None: no price is known."""
+    ceiling_tokens: int | None = None
+    """The most tokens that it can use, input and output; None: an older log."""
     long_items: int = 0
     """Cache markers up to so many items ask for the longer lifetime, those behind for the shorter."""
     waited_seconds: float | None = None

@@ -15,6 +15,7 @@ from xnagent.core.events import (
     SessionSettled,
     SessionStarted,
 )
+from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
@@ -111,6 +112,10 @@ class SessionState:
     """By role."""
     model_totals: Mapping[str, RoleTotals] = field(default_factory=dict)
     """The same by the model's name."""
+    uses: Mapping[AgentId, AgentUse] = field(default_factory=dict)
+    """The same by agent."""
+    overcharge: float = 1.0
+    """The most tokens that were reported of a request for each one that it could use: 1 where reports are credible."""
     request_count: int = 0
     in_flight: Mapping[AgentId, int] = field(default_factory=dict)
     """Requests that were started and have no reply, of agents that have not come to an end."""

@@ -16,6 +16,8 @@ PER_CHARACTER: Final = 0.3
 PER_CJK_CHARACTER: Final = 0.6
 _CJK: Final = re.compile("[\u2e80-\U0010ffff]")
 
+MOST_SHARE: Final = 1 / PER_CHARACTER
+"""So many tokens can one estimated token turn out to be: no tokenizer makes more than one of a plain character."""
 PLAUSIBLE_FROM: Final = 0.25
 PLAUSIBLE_TO: Final = 4.0
 ALWAYS_TRUSTED_TOKENS: Final = 500

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from xnagent.core.board import Run
+from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.limits import spent_usd
@@ -13,6 +15,7 @@ from xnagent.core.spine_events import ModelReplaced, RebaseRefused, SpineExtende
 from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import estimate_item, estimate_items
+from xnagent.inspect.foreseen import outcome_fields, session_outcome
 from xnagent.inspect.reading import Reading, run_status
 from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
 
@@ -144,9 +147,18 @@ def runs(reading: Reading) -> Rows:
             "flags": list(run.flags),
             "reason": run.reason,
             "summary": run.summary or run.progress,
+            **_foreseen(reading, run),
         }
         for run in reading.state.board.runs.values()
     ]
+
+
+def _foreseen(reading: Reading, run: Run) -> dict[str, Json]:
+    """What the run has used, beside what it was expected to."""
+    use = reading.state.uses.get(agent_of(run.run)) or AgentUse()
+    likely = None if run.forecast is None else run.forecast.likely.cost_usd
+    used = {"cost_usd": use.cost_usd, "likely_usd": likely, "tokens": use.input_tokens + use.output_tokens}
+    return {**used, **outcome_fields(run.forecast, use)}
 
 
 def tasks(reading: Reading) -> Rows:
@@ -179,7 +191,8 @@ def cost(reading: Reading) -> dict[str, Json]:
     by_model: dict[str, Json] = {
         model: {"requests": part.requests, **asdict(part.usage), "cost_usd": part.cost_usd} for model, part in totals
     }
-    return {"by_role": by_role, "by_model": by_model, "total_usd": spent_usd(reading.state)}
+    spent, foreseen = spent_usd(reading.state), session_outcome(reading.state)
+    return {"by_role": by_role, "by_model": by_model, "total_usd": spent, "forecast": foreseen}
 
 
 def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:

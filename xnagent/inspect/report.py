@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json, canonical
+from xnagent.inspect.foreseen import outcome_line
 from xnagent.inspect.parts import PARTS, Rows, known_parts
 from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share, table, visible
 from xnagent.inspect.reading import Reading, final_of, status_of
@@ -37,6 +38,10 @@ def _list(value: Sequence[object]) -> str:
 
 def _break_even(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _off_by(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:+.0%}"
 
 
 def _replaced(value: Mapping[str, Any] | None) -> str:
@@ -102,6 +107,9 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("status", "status"),
         Column("steps", "steps", count),
         Column("checks", "checks", _checks),
+        Column("cost", "cost_usd", money),
+        Column("forecast", "likely_usd", money),
+        Column("off by", "error_share", _off_by),
         Column("changed", "changed_files", _list),
         Column("reason", "reason", _text),
         Column("summary", "summary", _text),
@@ -131,7 +139,8 @@ def part_text(reading: Reading, part: str) -> str:
     rows = PARTS[part](reading)
     match part:
         case "cost":
-            return f"cost\n{_cost_table(cast('Mapping[str, Any]', rows))}"
+            told = "\n".join([_cost_table(cast("Mapping[str, Any]", rows)), outcome_line(reading.state)])
+            return f"cost\n{told}".rstrip()
         case "events":
             shown = [(count(row["seq"]), str(row["at"]), str(row["type"]), _rest(row)) for row in cast("Any", rows)]
             return f"events ({len(shown)})\n{table(('seq', 'at', 'type', 'what'), shown)}"

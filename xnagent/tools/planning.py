@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from xnagent.core.board import ACTIVE_RUN, Run, Task
 from xnagent.core.events import (
@@ -19,7 +19,10 @@ from xnagent.core.events import (
     TaskDropped,
     TaskRevised,
 )
+from xnagent.core.fold import fold
 from xnagent.core.ids import TASK_ID, RunId, TaskId
+from xnagent.core.limits import Limits
+from xnagent.core.reserving import Prospect, shortage, unpayable
 from xnagent.core.state import SessionState, active_runs, run_of, waits_for
 from xnagent.ports import Call, Outcome, ToolSpec
 from xnagent.tools.state_tool import STRING, STRINGS, StateTool, answer, describe, object_schema, refuse
@@ -54,7 +57,8 @@ DELEGATE = ToolSpec(
     name="delegate",
     description=(
         "Give a task to a Worker. Returns at once with the run's id; what becomes of it comes as a state delta. The "
-        "run begins when the task's dependencies are completed. Delegate independent tasks in one answer: they run in "
+        "run begins when the task's dependencies are completed; under a limit of money or tokens it may also have to "
+        "wait until others end, and then the result says so. Delegate independent tasks in one answer: they run in "
         "parallel."
     ),
     parameters=object_schema(
@@ -104,11 +108,18 @@ FINISH = ToolSpec(
 )
 
 
-def planning_tools(*, max_runs: int | None) -> tuple[StateTool, ...]:
-    """The tools; `max_runs` is the session's limit of runs."""
+class Prospects(Protocol):
+    """Foresees what runs will use."""
+
+    def of(self, state: SessionState, started: RunStarted) -> Prospect | None:
+        """What the run would use that begins with this event; None: nobody can tell."""
+
+
+def planning_tools(*, limits: Limits, prospects: Prospects | None = None) -> tuple[StateTool, ...]:
+    """The tools, under the session's limits; without prospects nothing is reserved for runs."""
     return (
         StateTool(spec=PLAN, act=_plan),
-        StateTool(spec=DELEGATE, act=partial(_delegate, max_runs=max_runs)),
+        StateTool(spec=DELEGATE, act=partial(_delegate, limits=limits, prospects=prospects)),
         StateTool(spec=MESSAGE_RUN, act=_message_run),
         StateTool(spec=CANCEL_RUN, act=_cancel_run),
         StateTool(spec=FINISH, act=_finish),
@@ -205,7 +216,7 @@ def _drops(state: SessionState, drop: Sequence[str]) -> Iterable[Event]:
                 yield RunCancelRequested(run=run.run, reason=f"task {name} was dropped")
 
 
-def _delegate(call: Call, *, max_runs: int | None) -> Outcome:
+def _delegate(call: Call, *, limits: Limits, prospects: Prospects | None) -> Outcome:
     state, name = call.state, TaskId(call.arguments["task"])
     task = state.board.tasks.get(name)
     if task is None:
@@ -216,25 +227,40 @@ def _delegate(call: Call, *, max_runs: int | None) -> Outcome:
     active = [run.run for run in active_runs(state) if run.task == name]
     if active:
         return refuse("ACTIVE", f"{active[0]} works on {name} already. Wait for it, or cancel it first.")
-    if max_runs is not None and len(state.board.runs) >= max_runs:
-        detail = f"run limit reached: {max_runs}"
+    if limits.runs is not None and len(state.board.runs) >= limits.runs:
+        detail = f"run limit reached: {limits.runs}"
         return replace(refuse("LIMIT", f"not executed: {detail}"), events=(LimitReached(limit="runs", detail=detail),))
-    return _started(call, task)
+    started = _run_started(call, task)
+    prospect = None if prospects is None else prospects.of(state, started)
+    problem = None if prospect is None else unpayable(state, limits, prospect=prospect)
+    if problem is not None:
+        return refuse("UNPAID", f"not started: {problem}. Wait for active runs, if any, and finish with what is done.")
+    if prospect is not None:
+        started = replace(started, forecast=prospect.forecast)
+    return _started(call, started, limits=limits)
 
 
-def _started(call: Call, task: Task) -> Outcome:
-    run = RunId(f"r{len(call.state.board.runs) + 1}")
-    event = RunStarted(
-        run=run,
+def _run_started(call: Call, task: Task) -> RunStarted:
+    return RunStarted(
+        run=RunId(f"r{len(call.state.board.runs) + 1}"),
         task=task.task,
         brief=str(call.arguments.get("brief", "")),
         model=call.arguments.get("model"),
         checks=task.checks,
         scope=task.scope,
     )
-    waits: list[Any] = list(waits_for(call.state, task.task))
-    more = {"waits_for": waits} if waits else {}
-    return replace(answer(f"{task.task} as {run}", run=run, task=task.task, status="queued", **more), events=(event,))
+
+
+def _started(call: Call, event: RunStarted, *, limits: Limits) -> Outcome:
+    waits: list[Any] = list(waits_for(call.state, event.task))
+    more: dict[str, Any] = {"waits_for": waits} if waits else {}
+    state = fold(call.state, event)
+    holders = [run for run in active_runs(state) if not (run.status == "queued" and waits_for(state, run.task))]
+    short = shortage(state, limits, run=state.board.runs[event.run], holders=holders)
+    if short is not None:
+        more["waits_because"] = f"{short}. It begins by itself when enough is free, or when it is the only one."
+    result = answer(f"{event.task} as {event.run}", run=event.run, task=event.task, status="queued", **more)
+    return replace(result, events=(event,))
 
 
 def _active(call: Call) -> Run | Outcome:
