@@ -135,6 +135,26 @@ async def test_a_postponed_job_comes_again(place: Place):
         closing.set()
 
 
+async def test_B049_a_cancelled_job_that_is_given_back_ends(place: Place):
+    async def do(context: JobContext) -> str:
+        begun.set()
+        try:
+            while True:
+                await context.heartbeat()
+                await anyio.sleep(0.02)
+        except JobCancelledError as error:
+            raise JobPostponedError("busy", after_seconds=0) from error
+
+    begun, engine, closing = anyio.Event(), await place.connect(), anyio.Event()
+    await engine.submit(orders("a"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(engine.work, Doing(do), slots=1, closing=closing))
+        await begun.wait()
+        closing.set()
+        await engine.cancel("a", "enough")
+        assert await results(engine, count=1) == {"a": ""}
+
+
 async def test_B048_a_silent_worker_loses_its_job_and_what_it_says_later(hasty: Place):
     taken, told, over, closing = anyio.Event(), anyio.Event(), anyio.Event(), anyio.Event()
 

@@ -65,22 +65,15 @@ def temporal_engine(remote: Remote) -> AbstractAsyncContextManager[RemoteEngine]
     return module.connected(remote)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersElsewhere:
-    """Implements `dispatch.Workers` where others do the work: it only sees to it that the batch can end."""
-
-    engine: RemoteEngine
-    stop: BatchStop
+    """Implements `dispatch.Workers` where others do the work."""
 
     async def work(self, closing: anyio.Event) -> None:
-        """Wait for the end; who asks twice to stop does not wait for the sessions to end in order."""
-        async with anyio.create_task_group() as group:
-            group.start_soon(release_when_asked_again, self.engine, self.stop)
-            await closing.wait()
-            group.cancel_scope.cancel()
+        """Wait for the end."""
+        await closing.wait()
 
 
 async def release_when_asked_again(engine: RemoteEngine, stop: BatchStop) -> None:
-    """Let go of the jobs when the user asks for the second time."""
+    """Who asks twice to stop does not wait for sessions elsewhere to end in order."""
     await stop.asked_again.wait()
     engine.let_go()
