@@ -78,9 +78,14 @@ class Cast:
         """The home of the batch."""
         return self.folder / "home"
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether each worker has a home of its own, as on a machine of its own: with a shared store."""
+        return bool(self.url) and self.stage.engine is not None
+
     def home_of(self, worker: int) -> Path:
-        """With a shared store each worker has a home of its own, as on a machine of its own."""
-        return self.folder / f"home-{worker}" if self.url else self.home
+        """Where a worker keeps its folders."""
+        return self.folder / f"home-{worker}" if self.are_apart else self.home
 
     def options(self) -> list[str]:
         """What the command of the batch says about its engine."""

@@ -50,7 +50,7 @@ def test_a_missing_extra_is_named_with_the_command_that_brings_it(shell: Shell):
 
 def test_M91_a_batch_over_temporal_and_again(temporal_server: temporal_server.Server, shell: Shell):
     with ScriptedServer(OK, strict=False) as server:
-        line = batch(shell, server.base_url, *engine(temporal_server, shell), "--processes", "2", "--output", "json")
+        line = batch(shell, server.base_url, *engine(temporal_server, shell), "--processes", "1", "--output", "json")
         first, again = shell.run(*line), shell.run(*line)
     assert (first.code, first.record["completed"]) == (0, 2), first.err
     assert (again.code, again.record["completed"], len(sessions(shell))) == (0, 2, 2)
