@@ -11,6 +11,8 @@ from tests.batch.scenes import HANG, OK, batch, results, script, sessions, wait_
 from tests.cli.harness import SECONDS, Shell, make_shell
 from xnagent.testing.server import ScriptedServer
 
+pytestmark = pytest.mark.timeout(200)
+
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
@@ -57,7 +59,6 @@ def test_M91_a_batch_over_temporal_and_again(temporal_server: temporal_server.Se
     assert sorted(line["id"] for line in results(shell)) == ["a", "b"]
 
 
-@pytest.mark.timeout(150)
 def test_B061_a_batch_that_is_killed_and_a_worker_that_is_stopped_hand_the_session_on(
     temporal_server: temporal_server.Server, shell: Shell
 ):

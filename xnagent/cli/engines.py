@@ -103,6 +103,9 @@ class Crew:
         async with temporal_engine(remote_of(self.arguments, self.host, batch=self.batch)) as remote:
             for note in remote.notes:
                 console.say(note)
+            if not self.processes:
+                queue_name = getattr(self.arguments, "task_queue", TASK_QUEUE)
+                console.say(f"jobs wait for workers: xnagent worker --engine temporal --task-queue {queue_name}")
             async with anyio.create_task_group() as group:
                 group.start_soon(release_when_asked_again, remote, stop)
                 yield remote, self._remote_workers(stop)
