@@ -1,42 +1,73 @@
 """The engines that the conformance suite is run over, and a handler that does what a test says."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import anyio
+import pytest
 
+from tests.temporal_server import Server
 from xnagent.app.host import SystemClock
 from xnagent.batch.engine import JobContext, JobEngine, JobOrder
 from xnagent.batch.local import LocalEngine
 from xnagent.batch.queue import Queue, Terms
+from xnagent.batch.remote import Remote, temporal_engine
 
 SECONDS = 30
 
 
-class Place:
+class Place(Protocol):
     """Where one engine keeps its jobs; each `connect` is another process's view of it."""
 
-    def connect(self) -> JobEngine:
-        raise NotImplementedError
+    is_exact: bool
+    """Whether jobs of one priority begin exactly in the order in which they were submitted."""
+
+    async def connect(self) -> JobEngine: ...
 
 
-class LocalPlace(Place):
+class LocalPlace:
+    is_exact = True
+
     def __init__(self, folder: Path, terms: Terms) -> None:
         self.queue = Queue(path=folder / "queue.db", terms=terms)
         self.queue.create()
 
-    def connect(self) -> JobEngine:
+    async def connect(self) -> JobEngine:
         return LocalEngine(queue=self.queue, clock=SystemClock(), poll_seconds=0.02)
 
 
-@contextmanager
-def local(folder: Path, terms: Terms) -> Iterator[Place]:
-    yield LocalPlace(folder, terms)
+@dataclass
+class TemporalPlace:
+    is_exact = False
+    server: Server
+    terms: Terms
+    stack: AsyncExitStack
+    batch: str = field(default_factory=lambda: f"b-{uuid.uuid4().hex[:12]}")
+
+    async def connect(self) -> JobEngine:
+        remote = Remote(
+            environ={}, address=self.server.address, task_queue=self.batch, batch=self.batch, terms=self.terms
+        )
+        return await self.stack.enter_async_context(temporal_engine(remote))
 
 
-ENGINES = {"local": local}
+ENGINES = {"local": None, "temporal": "temporal_server", "temporal-wrapped": "older_temporal_server"}
+"""Each engine, and the fixture that starts its server."""
+
+
+@asynccontextmanager
+async def place_of(request: pytest.FixtureRequest, backend: str, *, terms: Terms) -> AsyncIterator[Place]:
+    if (server := ENGINES[request.param]) is None:
+        yield LocalPlace(request.getfixturevalue("tmp_path"), terms)
+        return
+    if backend != "asyncio":
+        pytest.skip("Temporal's client runs on asyncio only")
+    async with AsyncExitStack() as stack:
+        yield TemporalPlace(request.getfixturevalue(server), terms, stack)
 
 
 @dataclass

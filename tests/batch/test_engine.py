@@ -1,14 +1,13 @@
 """What every engine must do. Another engine joins by an entry in `engines.ENGINES`."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
 
-from tests.batch.engines import ENGINES, SECONDS, Doing, Place, orders, results
+from tests.batch.engines import ENGINES, SECONDS, Doing, Place, orders, place_of, results
 from xnagent.batch.engine import (
     JobCancelledError,
     JobContext,
@@ -22,15 +21,15 @@ PATIENT = Terms(lease_seconds=60)
 
 
 @pytest.fixture(params=sorted(ENGINES))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with ENGINES[request.param](tmp_path, PATIENT) as place:
+async def place(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Place]:
+    async with place_of(request, anyio_backend, terms=PATIENT) as place:
         yield place
 
 
-@pytest.fixture(params=sorted(ENGINES))
-def hasty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(params=["local", "temporal"])
+async def hasty(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Place]:
     """A place where a silent worker is soon taken for lost."""
-    with ENGINES[request.param](tmp_path, Terms(lease_seconds=0.3, most_losses=2)) as place:
+    async with place_of(request, anyio_backend, terms=Terms(lease_seconds=0.3, most_losses=2)) as place:
         yield place
 
 
@@ -42,7 +41,7 @@ async def test_each_job_is_done_once_and_handed_back_once(place: Place):
         assert context.attempt == 1
         return f"result of {context.order.job}"
 
-    engine, closing = place.connect(), anyio.Event()
+    engine, closing = await place.connect(), anyio.Event()
     await engine.submit(orders("a", "b"))
     await engine.submit(orders("a", "c"))
     async with anyio.create_task_group() as group:
@@ -63,7 +62,9 @@ async def test_higher_priorities_come_first_then_the_order_of_submission(place: 
         done.append(context.order.job)
         return ""
 
-    engine, closing = place.connect(), anyio.Event()
+    if not place.is_exact:
+        pytest.skip("the order is only about that of submission")
+    engine, closing = await place.connect(), anyio.Event()
     await engine.submit(orders("a", "b"))
     await engine.submit([JobOrder(job="urgent", payload="", priority=5), *orders("c")])
     async with anyio.create_task_group() as group:
@@ -74,14 +75,17 @@ async def test_higher_priorities_come_first_then_the_order_of_submission(place: 
 
 
 async def test_no_more_than_its_slots_and_none_after_closing(place: Place):
-    now, most, closing, engine = 0, 0, anyio.Event(), place.connect()
+    now, most, done, full, closing, engine = 0, 0, 0, anyio.Event(), anyio.Event(), await place.connect()
 
     async def do(context: JobContext) -> str:
-        nonlocal now, most
+        nonlocal now, most, done
         now, most = now + 1, max(most, now + 1)
+        if most == 3:
+            full.set()
+        await full.wait()
         await anyio.sleep(0.02)
-        now -= 1
-        if context.order.job == "j4":
+        now, done = now - 1, done + 1
+        if done == 5:
             closing.set()
         return ""
 
@@ -93,7 +97,7 @@ async def test_no_more_than_its_slots_and_none_after_closing(place: Place):
 
 
 async def test_B049_a_cancelled_job_ends(place: Place):
-    begun, engine, closing = anyio.Event(), place.connect(), anyio.Event()
+    begun, engine, other, closing = anyio.Event(), await place.connect(), await place.connect(), anyio.Event()
 
     async def do(context: JobContext) -> str:
         assert context.order.job == "held"
@@ -105,13 +109,14 @@ async def test_B049_a_cancelled_job_ends(place: Place):
         except JobCancelledError as error:
             return f"cancelled: {error}"
 
-    await engine.submit(orders("held", "waiting"))
+    await engine.submit(orders("held"))
     async with anyio.create_task_group() as group:
         group.start_soon(partial(engine.work, Doing(do), slots=1, closing=closing))
         await begun.wait()
+        await engine.submit(orders("waiting"))
         await engine.cancel("waiting", "enough")
         assert await results(engine, count=1) == {"waiting": ""}
-        await place.connect().cancel("held", "enough")
+        await other.cancel("held", "enough")
         assert await results(engine, count=1) == {"held": "cancelled: enough"}
         closing.set()
 
@@ -122,12 +127,32 @@ async def test_a_postponed_job_comes_again(place: Place):
             raise JobPostponedError("busy", after_seconds=0.05)
         return f"attempt {context.attempt}"
 
-    engine, closing = place.connect(), anyio.Event()
+    engine, closing = await place.connect(), anyio.Event()
     await engine.submit(orders("a"))
     async with anyio.create_task_group() as group:
         group.start_soon(partial(engine.work, Doing(do), slots=1, closing=closing))
         assert await results(engine, count=1) == {"a": "attempt 3"}
         closing.set()
+
+
+async def test_B049_a_cancelled_job_that_is_given_back_ends(place: Place):
+    async def do(context: JobContext) -> str:
+        begun.set()
+        try:
+            while True:
+                await context.heartbeat()
+                await anyio.sleep(0.02)
+        except JobCancelledError as error:
+            raise JobPostponedError("busy", after_seconds=0) from error
+
+    begun, engine, closing = anyio.Event(), await place.connect(), anyio.Event()
+    await engine.submit(orders("a"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(engine.work, Doing(do), slots=1, closing=closing))
+        await begun.wait()
+        closing.set()
+        await engine.cancel("a", "enough")
+        assert await results(engine, count=1) == {"a": ""}
 
 
 async def test_B048_a_silent_worker_loses_its_job_and_what_it_says_later(hasty: Place):
@@ -144,7 +169,7 @@ async def test_B048_a_silent_worker_loses_its_job_and_what_it_says_later(hasty: 
         await context.heartbeat()
         return f"attempt {context.attempt}"
 
-    first, second = hasty.connect(), hasty.connect()
+    first, second = await hasty.connect(), await hasty.connect()
     await first.submit(orders("a"))
     async with anyio.create_task_group() as group:
         group.start_soon(partial(first.work, Doing(silent), slots=1, closing=over))
@@ -165,7 +190,7 @@ async def test_a_heartbeat_keeps_a_job_that_takes_longer_than_the_lease(hasty: P
             await context.heartbeat()
         return f"attempt {context.attempt}"
 
-    first, second, closing = hasty.connect(), hasty.connect(), anyio.Event()
+    first, second, closing = await hasty.connect(), await hasty.connect(), anyio.Event()
     await first.submit(orders("a"))
     async with anyio.create_task_group() as group:
         for engine in (first, second):
@@ -181,12 +206,12 @@ async def test_a_job_that_loses_worker_after_worker_is_given_up_unless_it_gets_o
     async def do(context: JobContext) -> str:
         with suppress(LeaseLostError):
             await context.heartbeat(context.attempt if gets_on else 7)
-        if context.attempt == 6:
+        if context.attempt == 4:
             return "done"
         await closing.wait()
         return "never heard"
 
-    engine = hasty.connect()
+    engine = await hasty.connect()
     await engine.submit(orders("a"))
     async with anyio.create_task_group() as group:
         group.start_soon(partial(engine.work, Doing(do), slots=9, closing=closing))

@@ -18,7 +18,10 @@ from xnagent.core.ids import AgentId, RunId, SessionId
 from xnagent.errors import StoreError, StoreFencedError, StoreVersionError, StoreWriteError, UsageError
 from xnagent.store.place import state_at
 from xnagent.store.placed import PlacedLog
+from xnagent.store.postgres.address import parse_address
+from xnagent.store.postgres.connecting import connect
 from xnagent.store.postgres.places import sessions_in
+from xnagent.store.postgres.schema import CREATING, has_tables, require_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCERS = 16
@@ -316,3 +319,19 @@ assert not [name for name in sys.modules if name.startswith("psycopg")]
 def test_the_driver_is_loaded_only_when_it_is_used():
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", IMPORT], env=environ, check=True, timeout=50)
+
+
+def test_two_processes_that_make_the_tables_at_once_both_find_them(url):
+    address = parse_address(url)
+    with closing(connect(address)) as first, closing(connect(address)) as second:
+        assert not has_tables(second, address)
+        with first.transaction():
+            first.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
+            other = Thread(target=require_tables, args=(second, address))
+            other.start()
+            while ask(url, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") == [(0,)]:
+                assert other.is_alive()
+            require_tables(first, address)
+        other.join()
+    assert sessions_in(url).rows() == []
+    sessions_in(url).check()

@@ -162,8 +162,7 @@ class Batch:
             return
         report = await self._lost(entry, news) if isinstance(news, JobLost) else parse_report(news.result)
         if report is None:
-            self.lender.repay(entry, entry.use, is_at_end=False)
-            return
+            report = Report(use=await self._use(entry))
         is_starved = entry.is_starved(report.use)
         self.lender.repay(entry, report.use, is_at_end=report.record is not None and not is_starved)
         if is_starved:
@@ -179,6 +178,10 @@ class Batch:
             f"WORKER_LOST: {news.detail}; look for what ends the process, such as too little memory"
         )
         return Report(use=use_of(state), record=failure_record(error, state=state))
+
+    async def _use(self, entry: Entry) -> Use:
+        """What a session used that nobody reported on."""
+        return use_of(await anyio.to_thread.run_sync(state_or_none, self.host.place(entry.session)))
 
     async def _write(self, job: Job, found: Record) -> None:
         record = cast("Record", mask_for(self.host.environ, job.settings).value(found))

@@ -2,7 +2,7 @@
 
 An engine takes orders, gives each to one worker at a time for as long as the worker shows that it lives, gives it to
 another one when it does not, and hands back what the handler said. It delivers at least once: that effects happen once
-is the session's own doing. `tests/batch/conformance.py` says what every engine must do.
+is the session's own doing. `tests/batch/test_engine.py` says what every engine must do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class JobOrder:
     payload: str
     """All that a worker needs to begin or to go on; the engine does not look into it."""
     priority: int = 0
-    """Higher ones first; equal ones in the order in which they were submitted."""
+    """Higher ones first; equal ones in the order in which they were submitted, or nearly so if the engine is spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

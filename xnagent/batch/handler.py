@@ -34,6 +34,8 @@ class SessionHandler:
     host: Host
     stop: BatchStop
     repositories: Repositories
+    hands_back: bool = False
+    """Whether a session that this process does not finish, because it is stopped, goes to another worker."""
 
     async def handle(self, context: JobContext) -> str:
         """Run the session to its end, or as far as it comes."""
@@ -53,7 +55,10 @@ class SessionHandler:
         if caught.error is not None:
             state = await anyio.to_thread.run_sync(state_or_none, place)
             return _failed(caught.error, context, state=state).dump()
-        return _report(state).dump()
+        report = _report(state)
+        if report.record is None and self.hands_back and self.stop.asked.is_set() and not attended.is_cancelled:
+            raise JobPostponedError("the worker was stopped", after_seconds=0)
+        return report.dump()
 
     async def _attempt(self, context: JobContext, assignment: Assignment, *, stop: Stop) -> SessionState:
         known = await anyio.to_thread.run_sync(state_or_none, self.host.place(assignment.session))
@@ -96,6 +101,7 @@ class Attended:
     context: JobContext
     stop: Stop
     is_lost: bool = False
+    is_cancelled: bool = False
 
     async def beat(self) -> None:
         """Until cancelled."""
@@ -104,6 +110,7 @@ class Attended:
             try:
                 await self.context.heartbeat()
             except JobCancelledError:
+                self.is_cancelled = True
                 self.stop.request("SIGINT")
                 return
             except LeaseLostError:

@@ -128,6 +128,7 @@ class Queue:
                 " AND status = 'leased'",
                 (not_before, *_key(lease)),
             )
+            _settle_cancelled(connection)
 
     def cancel(self, job: str, reason: str) -> None:
         """Settle a job that nobody has; mark one that somebody has."""
@@ -180,11 +181,17 @@ def _free_lost(connection: sqlite3.Connection, *, now: float, most: int) -> None
     living = {owner: is_alive(owner) for owner in {row[1] for row in rows}}
     lost = [(job,) for job, owner, until in rows if until < now or not living[owner]]
     connection.executemany("UPDATE jobs SET status = 'ready', losses = losses + 1 WHERE job = ?", lost)
+    _settle_cancelled(connection)
     connection.execute(
         "UPDATE jobs SET status = 'lost', result = 'the worker was lost ' || losses || ' times in a row'"
         " WHERE status = 'ready' AND losses > ?",
         (most,),
     )
+
+
+def _settle_cancelled(connection: sqlite3.Connection) -> None:
+    """End what was to end and came back instead."""
+    connection.execute("UPDATE jobs SET status = 'settled', result = '' WHERE status = 'ready' AND cancel IS NOT NULL")
 
 
 def owner_name(number: int) -> str:

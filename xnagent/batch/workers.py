@@ -29,10 +29,14 @@ class OwnWorkers:
     engine: JobEngine
     stop: BatchStop
     slots: int
+    hands_back: bool = False
+    """Whether others go on with what this process does not finish when it is stopped."""
 
     async def work(self, closing: anyio.Event) -> None:
         """Handle jobs until there is nothing more to do."""
-        handler = SessionHandler(host=self.host, stop=self.stop, repositories=Repositories(self.host))
+        handler = SessionHandler(
+            host=self.host, stop=self.stop, repositories=Repositories(self.host), hands_back=self.hands_back
+        )
         async with anyio.create_task_group() as group:
             ending = anyio.Event()
             for event in (closing, self.stop.asked):

@@ -62,16 +62,18 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--batch-usd", type=_amount, metavar="N", help="for the whole batch; lent to jobs beforehand")
     group.add_argument("--batch-tokens", type=_count, metavar="N", help="for the whole batch; lent to jobs beforehand")
     group.add_argument("--batch-deadline", type=_amount, metavar="SECONDS", help="then all stop, and can go on later")
+    _add_server(parser)
     _add_folder(parser)
     _add_model(parser)
     _add_limits(parser)
 
 
 def _add_worker(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--queue", required=True, metavar="FILE", help="the queue of a batch that runs")
+    parser.add_argument("--queue", metavar="FILE", help="the queue of a batch that runs (engine local)")
     _add_slots(parser, "sessions at the same time (default 1)")
     parser.add_argument("--sharers", type=_count, metavar="N", help="so many workers share the provider's limits")
     parser.add_argument("--with-stdin", action="store_true", help="end when stdin closes")
+    _add_server(parser)
 
 
 def _add_slots(parser: argparse._ActionsContainer, about: str) -> None:
@@ -79,10 +81,18 @@ def _add_slots(parser: argparse._ActionsContainer, about: str) -> None:
     parser.add_argument(
         "--calls-at-once", type=_count, metavar="N", help="model calls at the same time to one endpoint (no limit)"
     )
-    parser.add_argument("--engine", choices=("local",), help="who hands out the jobs (default local)")
+    parser.add_argument("--engine", choices=("local", "temporal"), help="who hands out the jobs (default local)")
     parser.add_argument(
         "--lease-seconds", type=_amount, metavar="N", help="after so long a silence a worker is lost (default 30)"
     )
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine temporal", "TLS and keys: TEMPORAL_… as in Temporal's own tools")
+    group.add_argument("--address", metavar="HOST:PORT", help="the server (TEMPORAL_ADDRESS, else localhost:7233)")
+    group.add_argument("--namespace", metavar="NAME", help="the server's namespace (TEMPORAL_NAMESPACE, else default)")
+    group.add_argument("--task-queue", metavar="NAME", help="which workers do the jobs (default xnagent)")
+    group.add_argument("--starts-per-second", type=_amount, metavar="N", help="for all workers of the queue together")
 
 
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
@@ -130,7 +140,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "tell": Command("xnagent.cli.tell", "say something more to a session, running or not", _add_tell),
     "cancel": Command("xnagent.cli.cancel", "stop a running session in order; it can be resumed", _add_cancel),
     "batch": Command("xnagent.cli.batch", "many sessions; again: go on where it stopped", _add_batch),
-    "worker": Command("xnagent.cli.worker", "do the jobs of a batch of this machine", _add_worker),
+    "worker": Command("xnagent.cli.worker", "do the jobs of batches, of this machine or at a server", _add_worker),
     "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),
     "inspect": Command("xnagent.cli.inspect", "what happened in a session", _add_inspect),
     "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),

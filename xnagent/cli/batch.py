@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
@@ -19,22 +18,19 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from xnagent.app.host import Host
 from xnagent.batch.assignment import Record
-from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits, Workers
+from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits
 from xnagent.batch.jobs import Defaults, Job, read_jobs
-from xnagent.batch.local import LocalEngine
 from xnagent.batch.plan import Plan, make_plan
-from xnagent.batch.processes import WorkerProcesses
-from xnagent.batch.queue import Queue, queue_path, remove
 from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
-from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_batch
-from xnagent.cli.options import boxing, folder_of, host_of, settings_of, worker_environ
+from xnagent.cli.engines import Crew, is_remote
+from xnagent.cli.options import boxing, folder_of, host_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
-from xnagent.cli.worker import gates_of, terms_of
+from xnagent.cli.worker import gates_of
 from xnagent.config.entry import Role, model_entry
 from xnagent.config.secrets import mask_for
 from xnagent.core.limits import Limits
@@ -54,6 +50,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         raise UsageError("USAGE: a batch keeps its sessions, so that it can go on; leave --ephemeral out")
     if out.resolve() == Path(arguments.jobs).resolve():
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
+    is_remote(arguments)
     host.sessions.check()
     jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
     limits, may_retry = _limits(arguments, jobs), getattr(arguments, "retry_failed", False)
@@ -65,7 +62,8 @@ def execute(arguments: Namespace, console: Console) -> int:
     with open_results(out) as results:
         plan = make_plan(jobs, results, may_retry=may_retry)
         console.say(boxing(settings.sandbox.mode))
-        work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, arguments=arguments)
+        crew = Crew(host=host, arguments=arguments, batch=results.seed)
+        work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, crew=crew)
         _introduce(work, console)
         results.remember({job.job: job.digest for job in jobs})
         end = anyio.run(_run, work, console)
@@ -116,72 +114,32 @@ class Work:
     plan: Plan
     results: Results
     limits: BatchLimits
-    arguments: Namespace
-
-    @property
-    def at_once(self) -> int:
-        """Sessions at the same time, in all processes."""
-        return int(getattr(self.arguments, "jobs_at_once", self.processes or 1))
-
-    @property
-    def processes(self) -> int:
-        """Worker processes; 0: the batch's own does the work."""
-        asked = int(getattr(self.arguments, "processes", 0))
-        return min(asked, int(getattr(self.arguments, "jobs_at_once", asked)))
+    crew: Crew
 
 
 async def _run(work: Work, console: Console) -> BatchEnd:
     stop = BatchStop()
-    queue = Queue(path=queue_path(work.host.home, work.results.seed), terms=terms_of(work.arguments))
-    await anyio.to_thread.run_sync(queue.create)
-    if console.verbosity > 0:
-        console.say(f"queue {queue.path}")
-    engine = LocalEngine(queue=queue, clock=work.host.clock)
     news, told_of = anyio.create_memory_object_stream[Record](math.inf)
-    batch = Batch(
-        host=work.host,
-        jobs=work.jobs,
-        plan=work.plan,
-        results=work.results,
-        engine=engine,
-        workers=_workers(work, engine, stop=stop),
-        stop=stop,
-        news=news,
-        limits=work.limits,
-    )
-    try:
+    async with news, told_of, work.crew.ready(stop, console=console) as (engine, workers):
+        batch = Batch(
+            host=work.host,
+            jobs=work.jobs,
+            plan=work.plan,
+            results=work.results,
+            engine=engine,
+            workers=workers,
+            stop=stop,
+            news=news,
+            limits=work.limits,
+        )
         async with anyio.create_task_group() as group:
             await group.start(hand_on_signals, stop)
             async with anyio.create_task_group() as inner:
                 inner.start_soon(partial(_follow, told_of, work, console=console))
-                end = await batch.run(work.at_once + work.processes)
+                end = await batch.run(work.crew.at_once + work.crew.processes)
             group.cancel_scope.cancel()
-    finally:
-        remove(queue.path)
     outlast_signals(end.exit_code)
     return end
-
-
-def _workers(work: Work, engine: LocalEngine, *, stop: BatchStop) -> Workers:
-    if not work.processes:
-        return OwnWorkers(host=work.host, engine=engine, stop=stop, slots=work.at_once)
-    shares = [
-        work.at_once // work.processes + (number < work.at_once % work.processes) for number in range(work.processes)
-    ]
-    commands = [_command(work, engine.queue.path, slots=slots) for slots in shares]
-    return WorkerProcesses(commands=commands, stop=stop, environ=worker_environ(work.arguments, work.host))
-
-
-def _command(work: Work, queue: Path, *, slots: int) -> list[str]:
-    """The command line of a worker process."""
-    command = [sys.executable, "-m", "xnagent", "worker", "--engine", "local", "--queue", str(queue.absolute())]
-    command += ["--home", str(work.host.home.absolute()), "-j", str(slots), "--with-stdin"]
-    command += ["--sharers", str(work.processes), "--lease-seconds", str(terms_of(work.arguments).lease_seconds)]
-    if (calls := work.host.gates.at_once) is not None:
-        command += ["--calls-at-once", str(max(calls // work.processes, 1))]
-    if (log := getattr(work.arguments, "log_file", None)) is not None:
-        command += ["--log-file", str(log)]
-    return command
 
 
 async def _follow(told_of: MemoryObjectReceiveStream[Record], work: Work, *, console: Console) -> None:

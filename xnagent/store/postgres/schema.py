@@ -64,6 +64,10 @@ FORGET: Final = (
 )
 
 
+MADE: Final = "SELECT 1 FROM pg_class WHERE relname = 'meta' AND relnamespace::regnamespace::text = 'xnagent'"
+"""Whether another connection made the tables meanwhile: reads the catalog, which `to_regclass` need not do again."""
+
+
 def require_tables(connection: Connection, address: Address) -> None:
     """Make the tables if there are none; raise StoreVersionError if there are others."""
     if not has_tables(connection, address):
@@ -94,7 +98,7 @@ def has_tables(connection: Connection, address: Address) -> bool:
 def _create(connection: Connection) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
-        if connection.execute("SELECT to_regclass('xnagent.meta')").fetchone() != (None,):
+        if connection.execute(MADE).fetchone() is not None:
             return
         connection.execute("CREATE SCHEMA IF NOT EXISTS xnagent")
         for statement in TABLES:
