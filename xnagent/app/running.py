@@ -22,6 +22,7 @@ from xnagent.agents.keeping import Keeper
 from xnagent.agents.planner import PlannerAgent
 from xnagent.agents.verifier import Verifier
 from xnagent.agents.worker import WorkerAgent
+from xnagent.app.boxing import box_for, choose
 from xnagent.app.crew import Crew, check_models
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
@@ -45,6 +46,7 @@ from xnagent.store.mailbox import Letter
 from xnagent.store.place import unsettled_seconds
 from xnagent.store.placed import PlacedLog
 from xnagent.workspaces.addresses import Address, is_address
+from xnagent.workspaces.box.sealing import Box
 from xnagent.workspaces.shell import ProcessShell
 
 CLOSING_SECONDS = 10.0
@@ -96,6 +98,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     store cannot be reached, before anything is made at all.
     """
     check_models(host, spec.settings)
+    await anyio.to_thread.run_sync(choose, spec.settings.sandbox, host.environ)
     _make_home(host)
     await anyio.to_thread.run_sync(host.sessions.check)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
@@ -152,6 +155,7 @@ async def resume_session(
             await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
+        await anyio.to_thread.run_sync(choose, settings.sandbox, host.environ)
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
@@ -246,12 +250,23 @@ class Staff:
         await self.closing.conclude()
 
 
+async def _box(host: Host, state: SessionState, *, settings: Settings, repository: Path) -> Box | None:
+    started = state.started
+    if started is None:
+        return None
+    return await anyio.to_thread.run_sync(
+        lambda: box_for(host, settings.sandbox, session=started.session, repository=repository)
+    )
+
+
 @asynccontextmanager
 async def staffed(
     host: Host, store: PlacedLog, *, settings: Settings, places: Places, earlier_seconds: float
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
-    shell, workspaces = ProcessShell(environ=host.environ), places.workspaces
+    workspaces = places.workspaces
+    box = await _box(host, store.state, settings=settings, repository=places.repository)
+    shell = ProcessShell(environ=host.environ, box=box)
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell)
     verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(
@@ -284,6 +299,7 @@ async def staffed(
     finally:
         with anyio.CancelScope(shield=True):
             await crew.aclose()
+            await anyio.to_thread.run_sync(shell.close)
 
 
 async def _drive(host: Host, store: PlacedLog, *, settings: Settings, places: Places, stop: Stop) -> SessionState:

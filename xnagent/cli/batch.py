@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.batch.assignment import Record
 from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits, Workers
@@ -29,7 +30,7 @@ from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
-from xnagent.cli.options import boxing, folder_of, host_of, settings_of, worker_environ
+from xnagent.cli.options import folder_of, host_of, settings_of, worker_environ
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
@@ -57,7 +58,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     start_logging(arguments, console)
     with open_results(out) as results:
         plan = make_plan(jobs, results, may_retry=getattr(arguments, "retry_failed", False))
-        console.say(boxing(settings.sandbox.mode))
+        console.say(choose(settings.sandbox, host.environ).told)
         work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, arguments=arguments)
         _introduce(work, console)
         results.remember({job.job: job.digest for job in jobs})

@@ -37,7 +37,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     if getattr(arguments, "dry_run", False):
         return _tell_forecast(place, chains, chosen=chosen, console=console)
     start_logging(arguments, console)
-    announce(settings, chains, console=console)
+    announce(settings, chains, host=host, console=console)
     console.say(f"session {session}")
     follower = Follower(place, session, console=console)
     follower.skip()
