@@ -108,7 +108,7 @@ def test_a_models_name_may_hold_dots():
         ("prefix=loud", '"prefix"'),
         ("spine.soft_share=0.95", "soft_share must not be above hard_share"),
         ("spine.soft_share=60", '"spine.soft_share"'),
-        ("sandbox=off", "its keys: memory_bytes, mode, network, processes"),
+        ("sandbox=off", "its keys: debug, disk_bytes, memory_bytes, mode, network, processes"),
         ("parallel.x=1", 'did you mean "parallel"'),
         ("planner.model.base_url=localhost", "http://"),
         ("models.x.windw_tokens=1", 'did you mean "models.x.window_tokens"'),

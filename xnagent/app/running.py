@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -15,18 +15,14 @@ import anyio
 import anyio.to_thread
 
 from xnagent import __version__
-from xnagent.agents.closing import Closing, error_of
-from xnagent.agents.desk import Desk
-from xnagent.agents.judging import Judge
-from xnagent.agents.keeping import Keeper
-from xnagent.agents.planner import PlannerAgent
-from xnagent.agents.verifier import Verifier
-from xnagent.agents.worker import WorkerAgent
-from xnagent.app.crew import Crew, check_models
+from xnagent.agents.closing import error_of
+from xnagent.app.boxing import choose
+from xnagent.app.crew import check_models
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
-from xnagent.app.places import Places, is_saving, logged, make_places, repository_of
+from xnagent.app.places import Places, logged, make_places, repository_of
 from xnagent.app.prospects import SessionProspects, session_prospects
+from xnagent.app.staffing import staffed
 from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.config.secrets import check_checks, mask_for
@@ -38,7 +34,7 @@ from xnagent.core.events import (
     SessionStarted,
     UserMessageAdded,
 )
-from xnagent.core.ids import RunId, SessionId
+from xnagent.core.ids import SessionId
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
@@ -47,8 +43,7 @@ from xnagent.ports import Workspaces
 from xnagent.store.mailbox import Letter
 from xnagent.store.place import unsettled_seconds
 from xnagent.store.placed import PlacedLog
-from xnagent.workspaces.addresses import Address, is_address
-from xnagent.workspaces.shell import ProcessShell
+from xnagent.workspaces.addresses import Address
 
 CLOSING_SECONDS = 10.0
 
@@ -101,6 +96,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     check_models(host, spec.settings)
     mask = mask_for(host.environ, spec.settings)
     check_checks(spec.settings.checks, mask)
+    await anyio.to_thread.run_sync(choose, spec.settings.sandbox, host.environ)
     _make_home(host)
     await anyio.to_thread.run_sync(host.sessions.check)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
@@ -160,6 +156,7 @@ async def resume_session(
             await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
+        await anyio.to_thread.run_sync(choose, settings.sandbox, host.environ)
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
@@ -173,12 +170,6 @@ async def resume_session(
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         await store.aclose()
-
-
-def may_travel(host: Host, state: SessionState) -> bool:
-    """Whether the session may go on at a machine that has not its folders."""
-    is_fetched = state.started is not None and is_address(state.started.repository)
-    return host.store is not None or is_fetched
 
 
 def _said(state: SessionState, letters: tuple[Letter, ...], *, message: str | None) -> list[UserMessageAdded]:
@@ -224,75 +215,6 @@ def _unusable(host: Host, error: OSError) -> UsageError:
 def _forget(host: Host, session: SessionId) -> None:
     shutil.rmtree(host.work_folder(session), ignore_errors=True)
     host.place(session).forget()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staff:
-    """The orchestrator's hands."""
-
-    planner: PlannerAgent
-    workers: WorkerAgent
-    closing: Closing
-
-    async def step_planner(self) -> None:
-        """One Planner step."""
-        await self.planner.step()
-
-    async def drive_run(self, run: RunId) -> None:
-        """A run to its end."""
-        await self.workers.drive(run)
-
-    async def settle_queued(self, run: RunId) -> None:
-        """End a run that has not begun."""
-        await self.workers.settle_queued(run)
-
-    async def check_whole(self) -> None:
-        """The session's own checks."""
-        await self.closing.check_whole()
-
-    async def conclude(self) -> None:
-        """Settle the session."""
-        await self.closing.conclude()
-
-
-@asynccontextmanager
-async def staffed(
-    host: Host, store: PlacedLog, *, places: Places, prospects: SessionProspects, earlier_seconds: float
-) -> AsyncIterator[Staff]:
-    """All agents of a session, wired together."""
-    shell, workspaces, settings = ProcessShell(environ=host.environ), places.workspaces, prospects.settings
-    crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
-    verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
-    desk = Desk(
-        log=store,
-        clock=host.clock,
-        limits=replace(settings.limits.to_limits(), denials=settings.permissions.max_denials),
-        retry=settings.retry.to_policy(),
-        prefix=settings.prefix,
-    )
-    judge = Judge(log=store, workspaces=workspaces, verifier=verifier)
-    closing = Closing(
-        log=store,
-        clock=host.clock,
-        workspaces=workspaces,
-        verifier=verifier,
-        may_apply=settings.apply,
-        began=host.clock.monotonic(),
-        earlier_seconds=earlier_seconds,
-    )
-    try:
-        planner = PlannerAgent(desk=desk, seat=await crew.planner(), succession=crew)
-        keeper = Keeper(
-            log=store,
-            workspaces=workspaces,
-            trees=places.trees,
-            is_saving=is_saving(settings, may_travel=may_travel(host, store.state)),
-        )
-        workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
-        yield Staff(planner=planner, workers=workers, closing=closing)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await crew.aclose()
 
 
 async def _drive(

@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.batch.assignment import Record
 from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits
@@ -26,7 +27,7 @@ from xnagent.batch.stopping import BatchStop
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_batch
 from xnagent.cli.engines import Crew, is_remote
-from xnagent.cli.options import boxing, folder_of, host_of, settings_of
+from xnagent.cli.options import folder_of, host_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
@@ -61,7 +62,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     start_logging(arguments, console)
     with open_results(out) as results:
         plan = make_plan(jobs, results, may_retry=may_retry)
-        console.say(boxing(settings.sandbox.mode))
+        console.say(choose(settings.sandbox, host.environ).told)
         crew = Crew(host=host, arguments=arguments, batch=results.seed)
         work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, crew=crew)
         _introduce(work, console)

@@ -108,7 +108,7 @@ def _demonstrate(arguments: Namespace, host: Host, *, repository: Path, console:
         settings = changed_settings(arguments, demo_settings(server.base_url))
         chains = models_of(settings, host)
         start_logging(arguments, console)
-        announce(settings, chains, console=console)
+        announce(settings, chains, host=host, console=console)
         console.say(f"session {session}")
         spec = SessionSpec(objective=demo_objective(), repository=repository, settings=settings, session=session)
         follower = Follower(host.place(session), session, console=console)

@@ -16,15 +16,17 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
-from xnagent.cli.options import boxing, folder_of, home_of, models_of, settings_of
+from xnagent.cli.options import folder_of, home_of, models_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback
 from xnagent.core.text import Json
 from xnagent.errors import UsageError, XnagentError
 from xnagent.inspect.plain import line, table
+from xnagent.workspaces.box.ladder import try_all
 
 GIT_LEAST: Final = (2, 38)
 CONNECT_SECONDS: Final = 3.0
@@ -50,7 +52,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     settings, configuration = _configuration(arguments, host)
     looks: list[Callable[[], Finding]] = [
         lambda: configuration,
-        lambda: sandbox(settings),
+        lambda: sandbox(settings, host.environ),
         lambda: git(host.environ),
         lambda: ripgrep(host.environ),
         lambda: home(host.home),
@@ -72,9 +74,16 @@ def _configuration(arguments: Namespace, host: Host) -> tuple[Settings, Finding]
     return settings, Finding(what="settings", is_fine=True, detail="every key is known")
 
 
-def sandbox(settings: Settings) -> Finding:
-    """Where commands will run."""
-    return Finding(what="sandbox", is_fine=False, detail=f"none yet: {boxing(settings.sandbox.mode)}", is_needed=False)
+def sandbox(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Where commands will run, and which kinds of box work here."""
+    tried = "; ".join(f"{one.kind}: {one.fault or 'works'}" for one in try_all(environ))
+    try:
+        chosen = choose(settings.sandbox, environ)
+    except UsageError as error:
+        return Finding(what="sandbox", is_fine=False, detail=str(error))
+    return Finding(
+        what="sandbox", is_fine=chosen.kind not in {None, "sockets"}, detail=f"{chosen.told} ({tried})", is_needed=False
+    )
 
 
 def git(environ: Mapping[str, str]) -> Finding:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, message_of
 from xnagent.cli.arguments import COMMANDS, parse
 from xnagent.cli.console import Console, Output, claimed_stdout, flushed
+from xnagent.cli.secrecy import shut_memory
 from xnagent.cli.signals import heeded_signals
 from xnagent.core.masking import mask_of
 from xnagent.core.secrets import known_secrets
@@ -35,6 +36,7 @@ class CommandModule(Protocol):
 
 def main() -> int:
     """The console script. From here on a signal can't change the exit code any more, however long the exit takes."""
+    shut_memory()
     code = run(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

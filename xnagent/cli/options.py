@@ -15,7 +15,7 @@ from xnagent.app.stores import sessions_at
 from xnagent.config import Settings
 from xnagent.config.entry import Role, catalog_of, model_chain, model_entry
 from xnagent.config.keys import KeyPath, value_of
-from xnagent.config.load import Sources, load_settings, store_url, with_settings
+from xnagent.config.load import Sources, load_settings, require_box, store_url, with_settings
 from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment, from_file
 from xnagent.core.rebase import MARGIN_TOKENS
@@ -98,6 +98,7 @@ def _sources(arguments: Namespace, host: Host, *, repository: Path | None = None
 def changed_settings(arguments: Namespace, settings: Settings) -> Settings:
     """The settings of a session that goes on, with what this command line says about them."""
     changes = [setting for file in arguments.config for setting in from_file(Path(file))]
+    require_box(changes)
     return _checked(with_settings(settings, [*changes, *_explicit(arguments)]), arguments)
 
 
@@ -146,12 +147,7 @@ def _with_budget(settings: Settings, budget: int | None) -> Settings:
 
 def check_available(settings: Settings) -> None:
     """Refuse what this version can't keep, rather than run without it."""
-    sandbox = settings.sandbox
     wishes = {
-        "sandbox.mode = required": sandbox.mode == "required",
-        "sandbox.network = off": sandbox.network == "off",
-        "sandbox.memory_bytes": sandbox.memory_bytes is not None,
-        "sandbox.processes": sandbox.processes is not None,
         "worker.context.strategy = summary": settings.worker.context.strategy == "summary",
     }
     for wish, is_wanted in wishes.items():
@@ -186,9 +182,3 @@ def _no_model(settings: Settings, environ: Mapping[str, str]) -> str:
         )
     variable, name = usable[0]
     return f"MODEL_MISSING: no model is configured; {variable} is set: try --model {name}"
-
-
-def boxing(mode: str) -> str:
-    """What a person should know about where commands run."""
-    where = "in the box that you provide" if mode == "external" else "unboxed, with your rights and your network"
-    return f"commands run {where}, in copies of the repository"

@@ -40,7 +40,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         return _tell_forecast(place, _standing(place, host, settings=settings, arguments=arguments), console=console)
     console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
-    announce(settings, chains, console=console)
+    announce(settings, chains, host=host, console=console)
     console.say(f"session {session}")
     follower = Follower(place, session, console=console)
     follower.skip()

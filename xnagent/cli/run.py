@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_session
 from xnagent.cli.follow import Follower
-from xnagent.cli.options import boxing, folder_of, host_of, models_of, settings_of
+from xnagent.cli.options import folder_of, host_of, models_of, settings_of
 from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.entry import Role
@@ -42,7 +43,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     if getattr(arguments, "dry_run", False):
         return tell_session(host, settings, objective=objective, console=console)
     start_logging(arguments, console)
-    announce(settings, chains, console=console)
+    announce(settings, chains, host=host, console=console)
     if not getattr(arguments, "ephemeral", False):
         return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
     with tempfile.TemporaryDirectory(prefix="xnagent-", ignore_cleanup_errors=True) as folder:
@@ -94,9 +95,12 @@ def start_logging(arguments: Namespace, console: Console) -> None:
     set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file), mask=console.mask)
 
 
-def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, console: Console) -> None:
-    """Say once where commands run, which models answer, and when spines are rebased (M53)."""
-    console.say(boxing(settings.sandbox.mode))
+def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, host: Host, console: Console) -> None:
+    """Say once where commands run, which models answer, and when spines are rebased (M53).
+
+    Raises UsageError if a sandbox is required and none works.
+    """
+    console.say(choose(settings.sandbox, host.environ).told)
     for role, (entry, *others) in chains.items():
         room = Room(window_tokens=entry.window_tokens, max_output_tokens=entry.max_output_tokens, head_tokens=0)
         share, usable = settings.spine.soft_share, room.usable_tokens

@@ -168,10 +168,20 @@ class TimeoutSettings(Section):
 class SandboxSettings(Section):
     """What a Worker's commands may reach."""
 
-    mode: Literal["required", "auto", "external", "off"] = "auto"
+    mode: Literal["required", "auto", "external", "off"] = "required"
+    """`external`: whoever starts xnagent has boxed it already; `off`: commands may do what the user may."""
     network: Literal["on", "off"] | None = None
+    """None: off in a box."""
     memory_bytes: Count | None = None
+    """Of all processes of a run together; None: half of the machine's."""
     processes: Count | None = None
+    """Of a run; None: 512."""
+    disk_bytes: Count | None = None
+    """By how much a run may fill the disk; None: 8 GiB."""
+    unix_sockets: bool = False
+    """Whether commands may talk to services by sockets in the file system, such as a database they start."""
+    debug: bool = False
+    """Whether commands may use debuggers on each other."""
 
 
 def _as_table(value: object) -> object:

@@ -35,6 +35,7 @@ NARROWING_KEYS: Final = frozenset(
 )
 DENY: Final = ("permissions", "deny")
 """Deny rules add up over all sources; an empty list takes those below away, but a repository's does not."""
+UNBOXED_MODES: Final = ("off", "external")
 STRICTNESS: Final = ("off", "warn", "strict")
 SECRET_KEYS: Final = frozenset({"api_key_env", "base_url", "url"})
 """Where people put a key by mistake: the value is not repeated in messages."""
@@ -62,6 +63,7 @@ def load_settings(sources: Sources) -> Settings:
     for path in sources.files:
         _put(merged, from_file(path))
     _put(merged, from_environment(sources.environ))
+    require_box(merged.values())
     _put(merged, sources.options)
     return _build(merged, named={setting.path for setting in sources.options})
 
@@ -87,6 +89,16 @@ def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
         _place(data, change)
     _put_first(data, merged.keys())
     return _validated(data, merged)
+
+
+def require_box(settings: Iterable[Setting]) -> None:
+    """Raise UsageError if commands are to run without a box: only a command line may say that."""
+    for setting in settings:
+        if setting.path == ("sandbox", "mode") and setting.value in UNBOXED_MODES:
+            raise UsageError(
+                f'CONFIG_NOT_ALLOWED: {setting.origin}: "sandbox.mode" may be "{setting.value}" only on the command '
+                f"line; pass --sandbox {setting.value}"
+            )
 
 
 def stored_settings(text: str, *, session: str) -> Settings:

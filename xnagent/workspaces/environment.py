@@ -55,6 +55,11 @@ def command_environment(
     }
 
 
+def boxed(environment: Mapping[str, str]) -> dict[str, str]:
+    """The same in a box, where commands have an account of their own."""
+    return {**environment, "USER": "worker", "LOGNAME": "worker"}
+
+
 def _toolchains(environ: Mapping[str, str]) -> dict[str, str]:
     home = environ.get("HOME")
     if not home:

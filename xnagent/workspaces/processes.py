@@ -20,7 +20,9 @@ import anyio
 from anyio.abc import Process
 
 MARKER: Final = "XNAGENT_RUN"
+FIRST_POLL_SECONDS: Final = 0.001
 POLL_SECONDS: Final = 0.02
+"""The pause between two looks doubles up to this."""
 REAP_SECONDS: Final = 5.0
 _PROC: Final = Path("/proc")
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
@@ -44,6 +46,8 @@ class Family:
     """The value in `MARKER` that is this command's own."""
     leader: Identity | None = None
     """The process that began the session, if it is known."""
+    has_keeper: bool = False
+    """What the leader started is a box: it would end at once, so only what is inside is asked to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,25 +106,35 @@ async def reaped(process: Process) -> None:
 
 def wait_until(condition: Callable[[], bool], *, limit_seconds: float) -> bool:
     """Poll a condition. Blocks."""
-    deadline = time.monotonic() + limit_seconds
+    deadline, pause = time.monotonic() + limit_seconds, FIRST_POLL_SECONDS
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(POLL_SECONDS, 2 * pause)
     return True
 
 
 def _send(family: Family, number: signal.Signals) -> bool:
-    """Send a signal to all; whether there were any. The group goes first, at once: a fork bomb cannot outrun that."""
-    found = members(family)
-    leader = family.leader
-    if leader and leader in found:
+    """Send a signal to all; whether there were any. The group goes first, at once: a fork bomb cannot outrun that.
+
+    Then the oldest: a shell that cleans up must not end because its children did.
+    """
+    found, leader = members(family), family.leader
+    if leader and family.has_keeper and number == signal.SIGTERM:
+        spared = {leader.number, *_children(leader.number)}
+        found = frozenset(process for process in found if process.number not in spared)
+    elif leader and leader in found:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader.number, number)
-    for process in found:
+    for process in sorted(found, key=lambda process: (process.started, process.number)):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(process.number, number)
     return bool(found)
+
+
+def _children(number: int) -> set[int]:
+    return {process.identity.number for process in _running() if process.parent == number}
 
 
 def _running() -> Iterator[_Process]:

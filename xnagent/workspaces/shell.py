@@ -22,36 +22,47 @@ from anyio.abc import Process
 
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Command, Finished, Workspace
-from xnagent.workspaces.environment import command_environment
+from xnagent.workspaces.box.sealing import Box
+from xnagent.workspaces.box.watching import LOOKED_AT_BYTES, Watch, warden_of
+from xnagent.workspaces.enclosure import Enclosed, enclosed
+from xnagent.workspaces.environment import boxed, command_environment
 from xnagent.workspaces.git import search_path
 from xnagent.workspaces.processes import MARKER, Family, end, identify, members, reaped, wait_until
 from xnagent.workspaces.spool import (
     COLLECTOR,
     HEAD_BYTES,
     TAIL_BYTES,
-    WRAPPER,
     Spool,
     collector_mark,
     command_line,
     finish_output,
+    has_left,
     recorded_seconds,
     spool_at,
+    was_boxed,
 )
 
 GRACE_SECONDS: Final = 1.0
 """Between being asked to stop and being stopped."""
 LINGER_SECONDS: Final = 0.2
 """For what is just ending when the shell has ended."""
+WATCH_SECONDS: Final = 0.25
+"""Between two looks at what a command uses."""
 DRAIN_SECONDS: Final = 1.0
 """For the rest of the output when all writers are gone."""
 
 
 class ProcessShell:
-    """`environ` is the environment of the orchestrator; `passed` names variables that commands get on purpose."""
+    """`environ` is the environment of the orchestrator; `passed` names variables that commands get on purpose.
 
-    def __init__(self, environ: Mapping[str, str], *, passed: tuple[str, ...] = ()) -> None:
+    With a box, every command runs in one of its own, which ends with this process.
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, passed: tuple[str, ...] = (), box: Box | None = None) -> None:
         self._environ = environ
         self._passed = passed
+        self._box = box
+        self._warden = warden_of(box) if box else None
 
     async def run(self, workspace: Workspace, command: Command) -> Finished:
         """Run it to its end. What it left in the background is stopped. Cancelled: the whole tree is stopped first.
@@ -60,20 +71,32 @@ class ProcessShell:
         """
         spool = spool_at(workspace.scratch, command.spool)
         await anyio.to_thread.run_sync(_prepare, workspace, spool)
-        line = command_line(self._interpreter(), command.command, spool=spool)
         begun = time.monotonic()
-        async with self._collected(spool) as writer:
-            try:
-                process = await self._start(line, workspace, spool=spool, stdout=writer)
-            finally:
-                os.close(writer)
+        line = command_line(self._interpreter(), command.command, spool=spool)
+        watch = await anyio.to_thread.run_sync(self._warden.watch, workspace) if self._warden else None
+        joins = watch.group.joins if watch else ()
+        async with (
+            self._collected(spool) as writer,
+            enclosed(self._box, workspace, line=line, spool=spool, shell=self._interpreter(), joins=joins) as start,
+        ):
+            process = await self._start(start, workspace, spool=spool, stdout=writer)
             async with process:
-                await _watch(process, spool, timeout_seconds=command.timeout_seconds)
-        return await anyio.to_thread.run_sync(_finished, spool, time.monotonic() - begun)
+                reason = await self._attend(process, spool, watch=watch, timeout_seconds=command.timeout_seconds)
+        if watch and spool.exit_code() and not (was_boxed(spool) or spool.ending()):
+            raise WorkspaceError(f"the box could not be made: {_last_line(spool)}")
+        finished = await anyio.to_thread.run_sync(_finished, spool, time.monotonic() - begun)
+        if watch:
+            await anyio.to_thread.run_sync(lambda: _note(finished, watch, reason=reason))
+        return finished
 
     async def recover(self, workspace: Workspace, spool: str) -> Finished | None:
         """After a crash: stop what still runs and say how it ended; None if it never began."""
         return await anyio.to_thread.run_sync(_recover, spool_at(workspace.scratch, spool))
+
+    def close(self) -> None:
+        """Remove what limited the commands."""
+        if self._warden:
+            self._warden.close()
 
     def _interpreter(self) -> str:
         path = search_path(self._environ)
@@ -82,10 +105,38 @@ class ProcessShell:
             raise WorkspaceError("neither bash nor sh is on the PATH; install bash")
         return found
 
-    async def _start(self, line: tuple[str, ...], workspace: Workspace, *, spool: Spool, stdout: int) -> Process:
-        env = command_environment(self._environ, workspace, mark=spool.mark, passed=self._passed)
-        wrapper = (self._interpreter(), "-c", WRAPPER, "xnagent", str(spool.place))
-        return await _open((*wrapper, *line), stdin=DEVNULL, stdout=stdout, cwd=workspace.root, env=env)
+    async def _start(self, start: Enclosed, workspace: Workspace, *, spool: Spool, stdout: int) -> Process:
+        try:
+            env = command_environment(self._environ, workspace, mark=spool.mark, passed=self._passed)
+            if self._box is None:
+                return await _open(start, stdout=stdout, cwd=workspace.root, env=env)
+            if self._box.grounds.owner is not None:
+                os.fchown(stdout, self._box.grounds.owner, -1)
+            return await _open(start, stdout=stdout, cwd=workspace.root, env=boxed(env))
+        finally:
+            os.close(stdout)
+
+    async def _attend(
+        self, process: Process, spool: Spool, *, watch: Watch | None, timeout_seconds: float
+    ) -> str | None:
+        """Wait for the shell; then, or when it must not go on, see that nothing of it does. What was too much."""
+        leader = identify(_stat(process.pid)) or spool.leader()
+        family = Family(mark=spool.mark, leader=leader, has_keeper=watch is not None)
+        reason = None
+        try:
+            with anyio.move_on_after(timeout_seconds) as limit:
+                reason = await _wait(process, family, watch=watch)
+            ending = "timeout" if limit.cancelled_caught else "signal" if reason else "left-background"
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(
+                    _stop, spool, _Stop(family=family, ending=ending, is_urgent=bool(reason))
+                )
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_stop, spool, _Stop(family=family, ending="signal"))
+                await reaped(process)
+            raise
+        return reason
 
     @asynccontextmanager
     async def _collected(self, spool: Spool) -> AsyncIterator[int]:
@@ -93,9 +144,10 @@ class ProcessShell:
         reader, writer = os.pipe()
         limits = (str(HEAD_BYTES), str(TAIL_BYTES))
         line = (self._interpreter(), "-c", COLLECTOR, "collector", str(spool.place), *limits)
+        start = Enclosed(line=line, stdin=reader)
         env = {"PATH": search_path(self._environ), "LC_ALL": "C", MARKER: collector_mark(spool)}
         try:
-            collector = await _open(line, stdin=reader, stdout=DEVNULL, cwd=spool.place.parent, env=env)
+            collector = await _open(start, stdout=DEVNULL, cwd=spool.place.parent, env=env)
         except BaseException:
             os.close(writer)
             raise
@@ -112,35 +164,42 @@ class ProcessShell:
                 await collector.aclose()
 
 
-async def _open(line: tuple[str, ...], *, stdin: int, stdout: int, cwd: Path, env: Mapping[str, str]) -> Process:
+async def _open(start: Enclosed, *, stdout: int, cwd: Path, env: Mapping[str, str]) -> Process:
     try:
         return await anyio.open_process(
-            line, stdin=stdin, stdout=stdout, stderr=DEVNULL, cwd=cwd, env=env, start_new_session=True
+            start.line,
+            stdin=start.stdin,
+            stdout=stdout,
+            stderr=DEVNULL,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            pass_fds=start.descriptors,
         )
     except OSError as error:
         raise WorkspaceError(f"the shell cannot be started in {cwd}: {error.strerror}") from error
 
 
-async def _watch(process: Process, spool: Spool, *, timeout_seconds: float) -> None:
-    """Wait for the shell; then, or when its time is up, see that nothing of it goes on."""
-    family = Family(mark=spool.mark, leader=identify(_stat(process.pid)) or spool.leader())
-    try:
-        with anyio.move_on_after(timeout_seconds) as limit:
+async def _wait(process: Process, family: Family, *, watch: Watch | None) -> str | None:
+    """Until the process ends, or has too much of something: that is returned."""
+    if watch is None:
+        await process.wait()
+        return None
+    while True:
+        with anyio.move_on_after(WATCH_SECONDS):
             await process.wait()
-        ending = "timeout" if limit.cancelled_caught else "left-background"
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(_stop, spool, _Stop(family=family, ending=ending))
-    except anyio.get_cancelled_exc_class():
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(_stop, spool, _Stop(family=family, ending="signal"))
-            await reaped(process)
-        raise
+            return None
+        reason = await anyio.to_thread.run_sync(watch.excess, family)
+        if reason:
+            return reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stop:
     family: Family
     ending: str
+    is_urgent: bool = False
+    """There is no time to be asked."""
 
 
 def _stop(spool: Spool, stop: _Stop) -> None:
@@ -148,7 +207,8 @@ def _stop(spool: Spool, stop: _Stop) -> None:
     if is_over and wait_until(lambda: not members(stop.family), limit_seconds=LINGER_SECONDS):
         return
     spool.stop_because(stop.ending)
-    end(stop.family, grace_seconds=LINGER_SECONDS if is_over else GRACE_SECONDS)
+    grace_seconds = LINGER_SECONDS if is_over else GRACE_SECONDS
+    end(stop.family, grace_seconds=0 if stop.is_urgent else grace_seconds)
 
 
 def _stop_collector(spool: Spool) -> None:
@@ -169,6 +229,8 @@ def _recover(spool: Spool) -> Finished | None:
 
 def _finished(spool: Spool, seconds: float) -> Finished:
     code, ending = spool.exit_code(), spool.ending()
+    if ending is None and has_left(spool):
+        ending = "left-background"
     if ending in ("timeout", "signal") or code is None:
         code, ending = None, ending if ending == "timeout" else "signal"
     return Finished(
@@ -178,6 +240,24 @@ def _finished(spool: Spool, seconds: float) -> Finished:
         ending=ending or "exit",
         omitted_bytes=finish_output(spool),
     )
+
+
+def _note(finished: Finished, watch: Watch, *, reason: str | None) -> None:
+    """Say at the end of the output what the box did."""
+    with finished.output.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LOOKED_AT_BYTES))
+        end = file.read()
+        told = watch.notes(exit_code=finished.exit_code, output=end)
+        lines = [*([reason] if reason else ()), *told]
+        if lines:
+            gap = "" if not end or end.endswith(b"\n") else "\n"
+            file.write((gap + "\n".join(lines) + "\n").encode())
+
+
+def _last_line(spool: Spool) -> str:
+    lines = spool.text("out").strip().splitlines()
+    return lines[-1][:300] if lines else "it was ended from outside"
 
 
 def _prepare(workspace: Workspace, spool: Spool) -> None:

@@ -2,6 +2,7 @@
 
 For a spool named `c1` in the run's scratch folder: `c1.out` the output; `c1.run` the shell's line of `/proc/N/stat`,
 written before the command; `c1.rc` its exit status, by rename; `c1.end` why it was stopped, written before it was.
+Of a box: `c1.left` if processes were left in it; `c1.box` that it was made and what the command came to.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TAIL_BYTES: Final = 8 * 1024 * 1024
 NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,150}")
 LONGEST_ARGUMENT: Final = 100_000
 """Linux takes 128 KiB for one argument."""
-_PARTS: Final = ("out", "run", "rc", "rc.tmp", "end", "tail", "count", "sh")
+_PARTS: Final = ("out", "run", "rc", "rc.tmp", "end", "tail", "count", "sh", "left", "box")
 
 WRAPPER: Final = """\
 place=$1; shift
@@ -35,6 +36,30 @@ printf '%s\\n' "$code" > "$place.rc.tmp" && mv -f "$place.rc.tmp" "$place.rc"
 exit "$code"
 """
 """Runs the command as a child and records both ends. Its own messages go nowhere."""
+
+BOXED_WRAPPER: Final = """\
+place=$1; shift
+exec 5<&0 < /dev/null
+{ read -r line <&5; kill -KILL 0; } > /dev/null 2>&1 &
+watch=$!
+ulimit -c 0
+ulimit -f "$1"; shift
+read -r line < "/proc/$$/stat" || line=$$
+printf '%s\\n' "$line" > "$place.run"
+trap : TERM INT HUP
+while [ "$1" != -- ]; do printf '%s' "$$" > "$1"; shift; done
+shift
+"$@" 2>&1 3> "$place.left" 4> "$place.box" 5<&-
+code=$?
+printf '%s\\n' "$code" > "$place.rc.tmp" && mv -f "$place.rc.tmp" "$place.rc"
+kill "$watch"
+wait "$watch" 2> /dev/null
+exit "$code"
+"""
+"""The same for a box, which ends with whoever holds the other end of its input: a process, not one of its threads.
+
+Takes the size of the largest file in blocks, and files that make the writer a member of a control group, up to `--`.
+"""
 
 COLLECTOR: Final = """\
 trap '' TERM INT HUP
@@ -108,6 +133,16 @@ def collector_mark(spool: Spool) -> str:
     return f"{spool.mark}-output"
 
 
+def was_boxed(spool: Spool) -> bool:
+    """Whether a box came to the command's end; False if it could not be made, or was killed."""
+    return '"exit-code"' in spool.text("box")
+
+
+def has_left(spool: Spool) -> bool:
+    """Whether a box ended with other processes than the command's shell in it."""
+    return bool(spool.text("left"))
+
+
 def recorded_seconds(spool: Spool) -> float:
     """How long the command ran, as far as its files tell."""
     begun, ended = _time(spool, "run"), _time(spool, "rc") or _time(spool, "end")
@@ -150,4 +185,5 @@ def command_line(shell: str, command: str, *, spool: Spool) -> tuple[str, ...]:
         return (shell, "-c", command)
     script = spool.part("sh")
     script.write_text(command, "utf-8", errors="surrogateescape")
+    script.chmod(0o644)
     return (shell, str(script))

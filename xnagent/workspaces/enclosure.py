@@ -1,0 +1,66 @@
+"""A command line, and what must be held and passed on while it runs: with a box around it, or as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Final
+
+import anyio
+
+from xnagent.errors import WorkspaceError
+from xnagent.ports import Workspace
+from xnagent.workspaces.box.pins import unpin
+from xnagent.workspaces.box.sealing import Box, Sealed, private_folders
+from xnagent.workspaces.spool import BOXED_WRAPPER, WRAPPER, Spool
+
+BLOCK_BYTES: Final = 1024
+"""What bash counts the size of a file in; a plain sh takes half of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enclosed:
+    """What is to be started."""
+
+    line: tuple[str, ...]
+    stdin: int = DEVNULL
+    descriptors: tuple[int, ...] = ()
+
+
+@asynccontextmanager
+async def enclosed(
+    box: Box | None, workspace: Workspace, *, line: Sequence[str], spool: Spool, shell: str, joins: Sequence[Path] = ()
+) -> AsyncIterator[Enclosed]:
+    """The wrapper's line. A box ends with this context, also if that ends because the process was killed.
+
+    `joins` are files that make whoever writes its number there a member of a control group.
+    """
+    if box is None:
+        yield Enclosed(line=(shell, "-c", WRAPPER, "xnagent", str(spool.place), *line))
+        return
+    script = spool.part("sh")
+    sealed = await _sealed(box, workspace, line=line, shell=shell, script=script if script.exists() else None)
+    reader, writer = os.pipe()
+    blocks = str(max(1, box.grounds.rules.file_bytes // BLOCK_BYTES))
+    wrapper = (shell, "-c", BOXED_WRAPPER, "xnagent", str(spool.place), blocks, *map(str, joins), "--")
+    try:
+        yield Enclosed(line=(*wrapper, *sealed.line), stdin=reader, descriptors=sealed.descriptors)
+    finally:
+        for descriptor in (reader, writer):
+            with suppress(OSError):
+                os.close(descriptor)
+        sealed.close()
+        unpin(sealed.pins)
+
+
+async def _sealed(box: Box, workspace: Workspace, *, line: Sequence[str], shell: str, script: Path | None) -> Sealed:
+    try:
+        for folder in private_folders(workspace):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return await anyio.to_thread.run_sync(lambda: box.seal(workspace, line, shell=shell, script=script))
+    except OSError as error:
+        raise WorkspaceError(f"the box cannot be made: {error.filename or ''} {error.strerror}") from error
