@@ -258,7 +258,7 @@ async def staffed(
     """All agents of a session, wired together."""
     shell, workspaces = ProcessShell(environ=host.environ), places.workspaces
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell)
-    verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
+    verifier = Verifier(log=store, shell=shell, workspaces=workspaces, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(
         log=store,
         clock=host.clock,
