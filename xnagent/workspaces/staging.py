@@ -16,7 +16,8 @@ from typing import Final
 import anyio
 
 from xnagent.errors import WorkspaceError
-from xnagent.workspaces.git import Git, joined, listed
+from xnagent.workspaces.git import LISTED_PATHS, Git, joined, listed, shown
+from xnagent.workspaces.pointers import smudged
 
 READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes"})
 """Git opens these wherever they stand; a FIFO of that name would stop it for ever."""
@@ -24,6 +25,7 @@ GIT_FOLDERS: Final = frozenset({".git", "git~1"})
 """Names that some file system takes for `.git`."""
 FEW_FILES: Final = 200
 """More new files than this go into one pack; each as a file of its own would have to be synced to disk."""
+IGNORED_BYTES: Final = 256 * 1024
 _INTO_ONE_PACK: Final = ("core.bigFileThreshold=1",)
 _IGNORED_BY_HFS: Final = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
@@ -51,16 +53,25 @@ class Standing:
 
 
 async def stage_all(git: Git) -> Staged:
-    """Make the index what the folder is, `.gitignore` respected."""
+    """Make the index what the folder is, `.gitignore` respected; what Git LFS checked out stays a pointer."""
     changed = listed((await git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all")).output)
     others = await git.run("ls-files", "-z", "--others", "--exclude-standard")
     found = listed(others.output)
     nested = tuple(path.rstrip("/") for path in found if path.endswith("/"))
     forbidden = tuple(path for path in found if is_forbidden(path))
+    kept = await smudged(git, changed)
+    changed = tuple(path for path in changed if path not in kept)
     wanted = (*changed, *(path for path in found if not path.endswith("/") and not is_forbidden(path)))
     standing = await stage(git, wanted)
     closed = tuple(line.strip() for line in others.errors.splitlines() if "could not open directory" in line)
     return Staged(nested=nested, unreadable=(*standing.unreadable, *closed), forbidden=forbidden)
+
+
+async def ignored(git: Git) -> tuple[str, ...]:
+    """Some of what stands in the tree and is ignored; a folder with nothing else as one entry, with a slash."""
+    options = ("-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
+    answer = await git.run("ls-files", *options, can_be_cut=True, limit_bytes=IGNORED_BYTES)
+    return tuple(shown(path) for path in listed(answer.output)[:LISTED_PATHS])
 
 
 async def stage(git: Git, paths: tuple[str, ...]) -> Standing:
