@@ -40,11 +40,12 @@ async def concluded(folder: Path, *, before: tuple, meanwhile: tuple):
     session = SessionId("s-1")
     clock = SystemClock()
     store = await SessionStore.create(folder / "s-1.db", session=session, clock=clock)
+    workspaces = SlowApply(store, meanwhile)
     closing = Closing(
         log=store,
         clock=clock,
-        workspaces=SlowApply(store, meanwhile),
-        verifier=Verifier(log=store, shell=ProcessShell({}), timeout_seconds=1),
+        workspaces=workspaces,
+        verifier=Verifier(log=store, shell=ProcessShell({}), workspaces=workspaces, timeout_seconds=1),
         may_apply=True,
         began=clock.monotonic(),
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xnagent.agents.judging import is_in_scope, judged_by_own_change, refusal
+from xnagent.agents.judging import is_in_scope, left_behind, refusal
 from xnagent.agents.verifier import failed_checks
 from xnagent.core.board import Evidence, Run
 from xnagent.core.commits import Taken
@@ -42,25 +42,6 @@ def test_scope_rules_are_paths_folders_and_globs(path: str, scope: tuple[str, ..
     assert is_in_scope(path, scope) is is_inside
 
 
-@pytest.mark.parametrize(
-    ("checks", "changed", "flagged"),
-    [
-        (["pytest tests/test_a.py"], ["tests/test_a.py"], True),
-        (["pytest tests/test_a.py::test_x"], ["tests/test_a.py"], True),
-        (["pytest tests"], ["tests/test_a.py"], True),
-        (["pytest -q tests/unit/"], ["tests/unit/deep/test_a.py"], True),
-        (["pytest ./tests/test_a.py"], ["tests/test_a.py"], True),
-        (["sh check.sh"], ["check.sh"], True),
-        (["pytest tests/test_a.py"], ["src/a.py"], False),
-        (["make test"], ["a"], False),
-        (["pytest data.py"], ["a.py"], False),
-        (["true"], [], False),
-    ],
-)
-def test_what_a_check_names_is_flagged_when_it_was_changed(checks: list[str], changed: list[str], flagged):
-    assert bool(judged_by_own_change(checks, changed)) is flagged
-
-
 def taken(*changed: str, problems: tuple[str, ...] = ()) -> Taken:
     return Taken(commit="c", patch=b"", changed_files=changed, problems=problems)
 
@@ -87,3 +68,9 @@ def test_failed_checks_are_named_in_one_line():
     assert failed_checks([evidence("true", 0)]) == ""
     found = [evidence("true", 0), evidence("make", 2), evidence("sleep 9", None)]
     assert failed_checks(found) == "check failed: `make` exited with 2; `sleep 9` did not end by itself"
+
+
+def test_what_git_ignores_is_named_with_a_failed_check():
+    assert left_behind(taken("a")) == ""
+    found = Taken(commit="c", patch=b"", changed_files=("a",), ignored=("built/", "x.log"))
+    assert left_behind(found).endswith("because git ignores them: built/, x.log)")

@@ -41,9 +41,7 @@ class Closing:
         """Run the session's own checks in a fresh tree of the integrated result."""
         started = self.log.state.started
         if started is not None:
-            tree = await self.workspaces.checkout(self._head(), "final")
-            await self.verifier.verify(tree, started.checks, run=None)
-            await self.workspaces.discard("final")
+            await self.verifier.verify(self._head(), started.checks, name="final", run=None)
 
     def _head(self) -> str:
         started = self.log.state.started

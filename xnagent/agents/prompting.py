@@ -44,7 +44,11 @@ def brief_message(state: SessionState, run: RunId) -> SpineExtended:
     task = state.board.tasks[attempt.task]
     parts = [
         f'<task id="{task.task}" run="{run}">\nTask {task.task}: {task.title}\n\n{task.objective}\n</task>',
-        _listed("Acceptance checks, run by xnagent from the root when you submit", attempt.checks, code=True),
+        _listed(
+            "Acceptance checks, run by xnagent from the root of a fresh checkout when you submit",
+            attempt.checks,
+            code=True,
+        ),
         _listed("You may change only paths that match", attempt.scope, code=True),
         _facts(state),
         _known_files(state, run),

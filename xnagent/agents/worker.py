@@ -15,7 +15,6 @@ from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, har
 from xnagent.agents.results import close_calls
 from xnagent.agents.room import append_news, make_room
 from xnagent.agents.step import do_calls, step
-from xnagent.agents.verifier import check_spools
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
@@ -73,7 +72,7 @@ class WorkerAgent:
                 await self.keeper.save(run)
                 seat = await self.seats.in_force(seat)
         await self._close(run, code="CLOSED")
-        await self._judge(run, workspace)
+        await self._judge(run)
 
     def _is_handed_in(self, run: RunId) -> bool:
         return self.desk.log.state.board.runs[run].claim is not None
@@ -128,10 +127,10 @@ class WorkerAgent:
         await self.desk.log.append(RunSubmitted(run=run, status="completed", summary=handed_up(self.desk.log, text)))
         return True
 
-    async def _judge(self, run: RunId, workspace: Workspace) -> None:
+    async def _judge(self, run: RunId) -> None:
         submitted = self.desk.log.state.board.runs[run]
         if submitted.claim == "completed":
-            await self.judge.judge(run, workspace)
+            await self.judge.judge(run)
             return
         await self.desk.log.append(
             RunSettled(run=run, status="failed", reason=f"the Worker handed in as {submitted.claim}")
@@ -168,8 +167,9 @@ async def end_commands(agent: WorkerAgent, run: RunId) -> None:
     state = agent.desk.log.state
     tree = await agent.keeper.workspaces.open_run(run, state.board.runs[run].base or "")
     spools = [tool.spool for (owner, _), tool in state.started_tools.items() if owner == agent_of(run)]
-    for spool in [*filter(None, spools), *check_spools(state.board.runs[run].checks)]:
+    for spool in filter(None, spools):
         await agent.judge.verifier.shell.recover(tree, spool)
+    await agent.judge.end_checks(run)
 
 
 def has_lost_work(state: SessionState, run: RunId) -> bool:

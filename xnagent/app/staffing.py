@@ -78,7 +78,7 @@ async def staffed(
     box = await _box(host, store.state, settings=settings, repository=places.repository)
     shell = ProcessShell(environ=host.environ, box=box)
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
-    verifier = Verifier(log=store, shell=shell, timeout_seconds=settings.check_timeout_seconds)
+    verifier = Verifier(log=store, shell=shell, workspaces=workspaces, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(
         log=store,
         clock=host.clock,

@@ -25,7 +25,9 @@ def milestone(event: ev.Event) -> str | None:
             why = f": {event.reason}" if event.reason else ""
             return f"run {event.run} {event.status}{why}"
         case ev.CheckFinished(run=None):
-            return f"check {'passed' if event.evidence.has_passed else 'failed'}: {event.evidence.command}"
+            verdict = "passed" if event.evidence.has_passed else "failed"
+            verdict = f"{verdict} on its second try (flaky)" if event.evidence.is_flaky else verdict
+            return f"check {verdict}: {event.evidence.command}"
         case ev.LimitReached():
             return f"limit: {event.detail}"
         case ev.SessionInterrupted():

@@ -47,6 +47,13 @@ class Evidence:
     """The whole output."""
     tail: str
     """The end of the output, clipped."""
+    failed_output: Ticket | None = None
+    """Of a flaky check: what it printed when it failed, before it passed on its second try."""
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it failed and then passed on the same tree; it counts as passed."""
+        return self.failed_output is not None
 
     @property
     def has_passed(self) -> bool:

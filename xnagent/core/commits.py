@@ -39,6 +39,8 @@ class Taken:
     changed_files: tuple[str, ...]
     problems: tuple[str, ...] = ()
     """Why it must not be merged: escaping links, nested repositories."""
+    ignored: tuple[str, ...] = ()
+    """Some of what is in the tree and not in the commit, because git ignores it; folders end with a slash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,6 +218,7 @@ def _check_finished(state: SessionState, event: ev.CheckFinished) -> SessionStat
     if event.run is None:
         state = evolve(state, checks=with_entry(state.checks, event.evidence.command, value=event.evidence))
         verdict = "passed" if event.evidence.has_passed else "failed"
+        verdict = f"{verdict} on its second try (flaky)" if event.evidence.is_flaky else verdict
         return _cause(state, f"final check {verdict}: {first_line(event.evidence.command)}")
     run = state.board.runs.get(event.run)
     if run is None:

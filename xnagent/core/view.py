@@ -98,6 +98,7 @@ def _evidence(evidence: Evidence) -> Entry:
         check=evidence.command,
         exit_code="none: it did not end by itself" if evidence.exit_code is None else evidence.exit_code,
         output=evidence.output,
+        flaky=f"it failed at first ({evidence.failed_output}) and passed when run again" if evidence.is_flaky else "",
         tail="" if evidence.has_passed else clip(evidence.tail, TAIL_CHARACTERS, head_share=0.2),
     )
 

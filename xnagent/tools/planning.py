@@ -146,7 +146,18 @@ def _plan(call: Call) -> Outcome:
     statuses.update(dict.fromkeys(drop, "dropped"))
     statuses.update({str(task.task): "pending" for task in revised if task.status in {"completed", "dropped"}})
     label = ", ".join([*(str(task.task) for task in revised), *(f"-{name}" for name in drop)])
-    return replace(answer(f"plan: {label}", tasks=statuses), events=tuple(events))
+    notes: list[Any] = [*_kept(call.state, revised)]
+    more = {"notes": notes} if notes else {}
+    return replace(answer(f"plan: {label}", tasks=statuses, **more), events=tuple(events))
+
+
+def _kept(state: SessionState, revised: Sequence[Task]) -> Iterable[str]:
+    """What is said of runs under way whose task is judged in another way now."""
+    tasks = {task.task: task for task in revised}
+    for run in active_runs(state):
+        task = tasks.get(run.task)
+        if task is not None and (task.checks, task.scope) != (run.checks, run.scope):
+            yield f"{run.run} keeps the checks and the scope that it began with; cancel and delegate again for the new"
 
 
 def _name_problems(

@@ -42,7 +42,7 @@ from xnagent.workspaces.merging import commit_merged, merge_trees
 from xnagent.workspaces.origin import locate, resolve
 from xnagent.workspaces.restoring import run_commit
 from xnagent.workspaces.snapshots import keep_snapshot, notes_of, problems_in, take_snapshot
-from xnagent.workspaces.staging import stage_all, unblock
+from xnagent.workspaces.staging import ignored, stage_all, unblock
 
 
 class SessionWorkspaces:
@@ -125,13 +125,14 @@ class SessionWorkspaces:
                 await git.run("read-tree", base)
             staged = await stage_all(git)
             tree = await git.text("write-tree")
+            left = await ignored(git)
         commit = await run_commit(self._git, tree, run=run, base=base)
         patch = await patch_between(self._git, base=base, commit=commit)
         problems = [*await problems_of(self._git, base=base, commit=commit), *problems_in(staged)]
         if patch is None:
             problems.append("TOO_LARGE: the patch is too large to keep; remove generated files or ignore them")
         changed = await self.changed(base, commit)
-        return Taken(commit=commit, patch=patch or b"", changed_files=changed, problems=tuple(problems))
+        return Taken(commit=commit, patch=patch or b"", changed_files=changed, problems=tuple(problems), ignored=left)
 
     async def merge(self, *, head: str, base: str, commit: str, message: str) -> Merged | Conflict:
         """Merge a run's commit into the head."""

@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 
 from xnagent.errors import WorkspaceError
-from xnagent.workspaces.git import Git, joined, listed
+from xnagent.workspaces.git import LISTED_PATHS, Git, joined, listed, shown
 
 READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes"})
 """Git opens these wherever they stand; a FIFO of that name would stop it for ever."""
@@ -24,6 +24,7 @@ GIT_FOLDERS: Final = frozenset({".git", "git~1"})
 """Names that some file system takes for `.git`."""
 FEW_FILES: Final = 200
 """More new files than this go into one pack; each as a file of its own would have to be synced to disk."""
+IGNORED_BYTES: Final = 256 * 1024
 _INTO_ONE_PACK: Final = ("core.bigFileThreshold=1",)
 _IGNORED_BY_HFS: Final = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
@@ -61,6 +62,13 @@ async def stage_all(git: Git) -> Staged:
     standing = await stage(git, wanted)
     closed = tuple(line.strip() for line in others.errors.splitlines() if "could not open directory" in line)
     return Staged(nested=nested, unreadable=(*standing.unreadable, *closed), forbidden=forbidden)
+
+
+async def ignored(git: Git) -> tuple[str, ...]:
+    """Some of what stands in the tree and is ignored; a folder with nothing else as one entry, with a slash."""
+    options = ("-z", "--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
+    answer = await git.run("ls-files", *options, can_be_cut=True, limit_bytes=IGNORED_BYTES)
+    return tuple(shown(path) for path in listed(answer.output)[:LISTED_PATHS])
 
 
 async def stage(git: Git, paths: tuple[str, ...]) -> Standing:
