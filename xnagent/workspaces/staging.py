@@ -17,6 +17,7 @@ import anyio
 
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.git import LISTED_PATHS, Git, joined, listed, shown
+from xnagent.workspaces.pointers import smudged
 
 READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes"})
 """Git opens these wherever they stand; a FIFO of that name would stop it for ever."""
@@ -52,12 +53,14 @@ class Standing:
 
 
 async def stage_all(git: Git) -> Staged:
-    """Make the index what the folder is, `.gitignore` respected."""
+    """Make the index what the folder is, `.gitignore` respected; what Git LFS checked out stays a pointer."""
     changed = listed((await git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all")).output)
     others = await git.run("ls-files", "-z", "--others", "--exclude-standard")
     found = listed(others.output)
     nested = tuple(path.rstrip("/") for path in found if path.endswith("/"))
     forbidden = tuple(path for path in found if is_forbidden(path))
+    kept = await smudged(git, changed)
+    changed = tuple(path for path in changed if path not in kept)
     wanted = (*changed, *(path for path in found if not path.endswith("/") and not is_forbidden(path)))
     standing = await stage(git, wanted)
     closed = tuple(line.strip() for line in others.errors.splitlines() if "could not open directory" in line)
