@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from xnagent.core.ids import RunId, SessionId
 from xnagent.workspaces.repositories import SessionWorkspaces
 
+GIT = shutil.which("git") or "git"
+CP = shutil.which("cp") or "cp"
 TEXT = "value = {}\n"
 LINES = 20
 A_FOLDER = 100
@@ -40,7 +43,7 @@ class Table:
 
     def __init__(self) -> None:
         self.raw = 0.0
-        print(f"{'part':<44}{'s':>8}{'cpu s':>8}{'x raw':>8}")
+        sys.stdout.write(f"{'part':<44}{'s':>8}{'cpu s':>8}{'x raw':>8}" + "\n")
 
     @contextmanager
     def row(self, name: str) -> Iterator[None]:
@@ -49,7 +52,8 @@ class Table:
         yield
         clock, cpu = time.perf_counter() - clock, _cpu() - cpu
         self.raw = self.raw or cpu
-        print(f"{name:<44}{clock:>8.2f}{cpu:>8.2f}{cpu / self.raw:>8.2f}", flush=True)
+        sys.stdout.write(f"{name:<44}{clock:>8.2f}{cpu:>8.2f}{cpu / self.raw:>8.2f}" + "\n")
+        sys.stdout.flush()
 
 
 def _cpu() -> float:
@@ -70,18 +74,18 @@ def commit_all(folder: Path) -> None:
     """One commit, packed."""
     for arguments in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all"), ("repack", "-adq")):
         options = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-        subprocess.run(["git", *options, *arguments], cwd=folder, check=True)
+        subprocess.run((GIT, *options, *arguments), cwd=folder, check=True)
 
 
 async def measure(place: Path, count: int) -> None:
     """All rows."""
-    print(f"{count} files; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    sys.stdout.write(f"{count} files; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors" + "\n")
     table = Table()
     with table.row("a plain loop writes the files"):
         write_files(place / "user", count)
     commit_all(place / "user")
     with table.row("cp -a of the checkout"):
-        subprocess.run(["cp", "-a", str(place / "user"), str(place / "copy")], check=True)
+        subprocess.run((CP, "-a", str(place / "user"), str(place / "copy")), check=True)
     session = SessionWorkspaces(
         place / "user", place / "work", session=SessionId("s-1"), environ={"PATH": os.environ["PATH"]}
     )
