@@ -85,7 +85,7 @@ async def measure(place: Path, count: int) -> None:
         write_files(place / "user", count)
     commit_all(place / "user")
     with table.row("cp -a of the checkout"):
-        subprocess.run((CP, "-a", str(place / "user"), str(place / "copy")), check=True)
+        await anyio.run_process([CP, "-a", str(place / "user"), str(place / "copy")])
     session = SessionWorkspaces(
         place / "user", place / "work", session=SessionId("s-1"), environ={"PATH": os.environ["PATH"]}
     )

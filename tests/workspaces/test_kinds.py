@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import pytest
 
-from xnagent.ports import Conflict
+from xnagent.core.commits import Conflict
 
 pytestmark = pytest.mark.anyio
 
