@@ -156,7 +156,7 @@ def test_every_check_really_ran(demo: Demo):
     finished = [stored.event for stored in demo.events if isinstance(stored.event, CheckFinished)]
     judged_runs = {event.run for event in finished if event.run is not None}
     mergeable = {name for name, run in demo.state.board.runs.items() if not run.conflicts}
-    assert judged_runs == mergeable
+    assert mergeable <= judged_runs <= set(demo.state.board.runs)
     assert len(mergeable) == len(demo.state.board.runs) - 1
     assert demo.state.checks
     for event in finished:
