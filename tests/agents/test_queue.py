@@ -162,7 +162,7 @@ def read(git_dir: Path, commit: str) -> Tree:
 
 
 @given(wanted=st.lists(attempts, min_size=2, max_size=6))
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
 def test_B051_what_workers_do_at_once_is_a_serial_order_or_a_conflict(wanted: list[Attempt]):
     with tempfile.TemporaryDirectory() as name:
         anyio.run(scenario, Path(name).resolve(), wanted)

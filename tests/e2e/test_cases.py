@@ -20,6 +20,8 @@ pytestmark = pytest.mark.parametrize("wire", WIRES)
 ODD = '{"text": "caf\\u00e9",  "value":"1.0" }'
 TEXT = "Zuerst: 那个 – déjà vu 😀\u2028\u2029\x85 " * 3
 DOUBLED = json.dumps(json.dumps({"pattern": "*.py"}))
+CACHE_BLOCK_TOKENS = 128
+"""A provider caches whole blocks, so that the last one of a prefix may be missing."""
 
 
 def on_wire(wire: str, **settings: object) -> dict[str, object]:
@@ -306,5 +308,5 @@ async def test_B010_M34_25_parallel_results_are_all_read_from_the_cache_by_the_n
         server.check()
     replies = ended.replies()
     for before, after in pairwise(replies[1:]):
-        assert after.usage.cached_tokens >= 0.97 * before.usage.input_tokens, wire
+        assert after.usage.cached_tokens > 0.99 * before.usage.input_tokens - CACHE_BLOCK_TOKENS, wire
     assert all(isinstance(item, UserText) for item in ended.state.spines["planner"].items[:2])
