@@ -146,7 +146,8 @@ class Crew:
         if name not in self.models:
             timeouts = Timeouts(**self.settings.timeouts.model_dump())
             key = key_of(self.host, entry)
-            self.models[name] = create_model(entry, key, timeouts=timeouts, gates=self.host.gates)
+            gates, clock = self.host.gates, self.host.clock
+            self.models[name] = create_model(entry, key, timeouts=timeouts, gates=gates, clock=clock)
         return self.models[name]
 
     async def _manifest(self, agent: AgentId, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:

@@ -15,7 +15,7 @@ from xnagent.models.gate import BYTES_PER_TOKEN, LIFETIME_SECONDS, Gates, Warmth
 from xnagent.models.transport import HttpTransport, Timeouts
 from xnagent.models.wire_model import WireModel
 from xnagent.models.wires import BY_NAME, wire_named
-from xnagent.ports import Model
+from xnagent.ports import Clock, Model
 
 WIRES: Final = tuple(BY_NAME)
 """The wires that this version speaks."""
@@ -56,14 +56,22 @@ class ModelEntry:
 
 
 def create_model(
-    entry: ModelEntry, key: str | None, *, timeouts: Timeouts | None = None, gates: Gates | None = None
+    entry: ModelEntry,
+    key: str | None,
+    *,
+    timeouts: Timeouts | None = None,
+    gates: Gates | None = None,
+    clock: Clock | None = None,
 ) -> Model:
-    """The model object, behind its gate. Raises UsageError if the entry's wire or address cannot be used."""
+    """The model object, behind its gate, which waits by the clock.
+
+    Raises UsageError if the entry's wire or address cannot be used.
+    """
     wire = wire_named(entry.wire, model=entry.name)
     if not entry.base_url:
         raise UsageError(f"BASE_URL_MISSING: model {entry.name!r} has no address; give --base-url")
     place = {"endpoint": entry.base_url, "key": entry.api_key_env, "model": entry.name}
-    gate = None if gates is None else gates.to(**place, warmth=_warmth(entry))
+    gate = None if gates is None else gates.to(**place, warmth=_warmth(entry), clock=clock)
     return WireModel(HttpTransport(entry.base_url, key, timeouts=timeouts), wire, gate=gate)
 
 

@@ -17,6 +17,7 @@ import anyio
 
 from xnagent.models.quota import Need, Quota, learned, refilled, taken, wait_seconds
 from xnagent.models.quota_headers import read_quota
+from xnagent.ports import Clock
 
 BYTES_PER_TOKEN: Final = 4
 WARMING_SECONDS: Final = 20.0
@@ -76,15 +77,28 @@ class Turn:
         """The first piece of the answer came: what was sent is in the cache now."""
         if self._head is not None:
             self._head.is_warm = True
-            self._head.used_at = anyio.current_time()
+            self._head.used_at = self._gate.seconds()
             self._head.first_token.set()
 
 
 class Gate:
     """The gate before one model at one endpoint."""
 
-    def __init__(self, *, places: anyio.CapacityLimiter | None, sharers: int = 1, warmth: Warmth | None = None) -> None:
-        """`places` are shared by all models of the endpoint; `sharers` processes use the allowance side by side."""
+    def __init__(
+        self,
+        *,
+        places: anyio.CapacityLimiter | None,
+        sharers: int = 1,
+        warmth: Warmth | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`places` are shared by all models of the endpoint; `sharers` processes use the allowance side by side.
+
+        Without a clock, the event loop's time counts.
+        """
+        self.seconds = anyio.current_time if clock is None else clock.monotonic
+        """The time, from an arbitrary start."""
+        self._sleep = anyio.sleep if clock is None else clock.sleep
         self.quota = Quota()
         self.unheard: set[Turn] = set()
         """Calls that began and were not answered yet."""
@@ -115,7 +129,7 @@ class Gate:
 
     def learn(self, status: int, headers: Mapping[str, str]) -> None:
         """An answer's headers came."""
-        now = anyio.current_time()
+        now = self.seconds()
         reading = read_quota(headers, status=status, now=datetime.now(UTC), monotonic=now)
         pending: dict[str, float] = {}
         for turn in self.unheard:
@@ -126,14 +140,25 @@ class Gate:
     async def _enter(self, need: Need) -> None:
         async with self._door:
             while (pause := self._pause(need)) > 0:
-                self._news = anyio.Event()
-                with anyio.move_on_after(pause):
-                    await self._news.wait()
+                await self._wait(pause)
             self.quota = taken(self.quota, need)
             self._under_way += 1
 
+    async def _wait(self, pause: float) -> None:
+        """For so long, or until another answer tells more."""
+        self._news = anyio.Event()
+        async with anyio.create_task_group() as group:
+
+            async def listen() -> None:
+                await self._news.wait()
+                group.cancel_scope.cancel()
+
+            group.start_soon(listen)
+            await self._sleep(pause)
+            group.cancel_scope.cancel()
+
     def _pause(self, need: Need) -> float:
-        now = anyio.current_time()
+        now = self.seconds()
         self.quota = refilled(self.quota, now=now)
         pause = wait_seconds(self.quota, need, now=now, sharers=self._sharers)
         is_told = self._under_way > 0 or any(one.reset_at for one in self.quota.allowances.values())
@@ -155,7 +180,7 @@ class Gate:
 
     def _is_cold(self, head: _Head) -> bool:
         lifetime = LIFETIME_SECONDS if self._warmth is None else self._warmth.lifetime_seconds
-        return anyio.current_time() - head.used_at > lifetime
+        return self.seconds() - head.used_at > lifetime
 
     def _forget_cold(self) -> None:
         if len(self._heads) >= KNOWN_HEADS:
@@ -189,11 +214,12 @@ class Gates:
     places: dict[str, anyio.CapacityLimiter] = field(default_factory=dict)
     gates: dict[tuple[str, str, str], Gate] = field(default_factory=dict)
 
-    def to(self, *, endpoint: str, key: str, model: str, warmth: Warmth | None) -> Gate:
+    def to(self, *, endpoint: str, key: str, model: str, warmth: Warmth | None, clock: Clock | None = None) -> Gate:
         """The gate to a model; `key` names the variable of its key, since limits belong to a key."""
         place = (endpoint, key, model)
         if place not in self.gates:
             if self.at_once is not None and endpoint not in self.places:
                 self.places[endpoint] = anyio.CapacityLimiter(self.at_once)
-            self.gates[place] = Gate(places=self.places.get(endpoint), sharers=self.sharers, warmth=warmth)
+            places = self.places.get(endpoint)
+            self.gates[place] = Gate(places=places, sharers=self.sharers, warmth=warmth, clock=clock)
         return self.gates[place]

@@ -143,7 +143,9 @@ def _try_to_store(folder: Path, content: bytes) -> str:
         file.flush()
         os.fsync(file.fileno())
     draft.rename(folder / (name + SUFFIX))
-    _sync(folder)
+    # A folder that is gone was removed by its reader, who has the letter then.
+    with suppress(FileNotFoundError):
+        _sync(folder)
     _sync(folder.parent)
     return name
 
