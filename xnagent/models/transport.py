@@ -21,7 +21,7 @@ import anyio
 import httpx
 
 from xnagent.errors import ModelError, UsageError
-from xnagent.models.connections import Connections, open_connections
+from xnagent.models.connections import Connections
 from xnagent.models.decoding import Decoder, is_whole
 from xnagent.models.faults import classify, is_html, redact, short
 from xnagent.models.gate import Turn
@@ -148,7 +148,7 @@ class HttpTransport:
 
     def _opened(self) -> Connections:
         if self._connections is None:
-            self._connections = open_connections(_verification(self._url), _proxy_for(self._url))
+            self._connections = Connections(_verification(self._url), _proxy_for(self._url))
         return self._connections
 
     def _request(self, to: Target, content: bytes) -> httpx.Request:
