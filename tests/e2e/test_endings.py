@@ -274,7 +274,8 @@ def test_B060_a_terminal_that_is_closed_ends_the_session_in_order(tmp_path: Path
     pid = tmp_path / "pid"
     with ScriptedServer(brain=worker_in_command(bench, pid)) as server:
         terminal, own = pty.openpty()
-        line = ["setsid", "--ctty", *run_line(bench, server)]
+        # Also where the tests themselves run under `nohup`, which children inherit.
+        line = ["setsid", "--ctty", "env", "--default-signal=HUP", *run_line(bench, server)]
         process = begin(bench, line, stdin=own, stdout=own, stderr=own)
         os.close(own)
         wait_until(lambda: os.read(terminal, 65_536) != b"" and is_written(pid), process)
