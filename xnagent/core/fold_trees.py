@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import AgentId, RunId, Ticket, agent_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved
@@ -15,8 +16,8 @@ from xnagent.core.trees import TreeLog
 def with_tree(state: SessionState, agent: AgentId, *, tree: TreeLog) -> SessionState:
     """The state with another record of an agent's tree."""
     work = dict(state.work)
-    work[agent] = replace(work_of(state, agent), tree=tree)
-    return replace(state, work=work)
+    work[agent] = evolve(work_of(state, agent), tree=tree)
+    return evolve(state, work=work)
 
 
 def touched(state: SessionState, agent: AgentId) -> SessionState:

@@ -14,8 +14,6 @@ from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import Pins
 from xnagent.workspaces.box.visible import Sight
 
-LEFT_DESCRIPTOR: Final = 3
-"""Where the shell inside says that processes were left."""
 STATUS_DESCRIPTOR: Final = 4
 """Where bubblewrap says that the command was begun."""
 
