@@ -120,17 +120,13 @@ class HttpTransport:
 
     async def _stream(self, request: httpx.Request, attempt: _Attempt) -> None:
         connections = self._opened()
-        connection = connections.take()
+        response, connection = await connections.send(request)
         try:
-            response = await connection.handle_async_request(request)
-            try:
-                attempt.begin(response)
-                await self._read(response, attempt)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await response.aclose()
+            attempt.begin(response)
+            await self._read(response, attempt)
         finally:
             with anyio.CancelScope(shield=True):
+                await response.aclose()
                 await connections.give_back(connection)
 
     async def _read(self, response: httpx.Response, attempt: _Attempt) -> None:
