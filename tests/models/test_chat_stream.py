@@ -296,6 +296,35 @@ def test_M95_C11_what_gemini_puts_beside_a_call_goes_back_with_it():
         assert b"EqQB" not in encode(manifest(wire), items)
 
 
+def test_M95_C10_openrouters_reasoning_blocks_go_back_whole_and_in_their_order():
+    def details(*blocks: object) -> str:
+        return cc({"reasoning": "seen by people", "reasoning_details": [*blocks]})
+
+    stream = [
+        details({"type": "reasoning.text", "index": 0, "text": "I need ", "signature": None, "format": "f1"}),
+        details({"type": "reasoning.text", "index": 0, "text": "ls é.", "signature": None}, 5),
+        details({"type": "reasoning.text", "index": 0, "text": "", "signature": "EqQB/+=="}),
+        details({"type": "reasoning.encrypted", "index": 0, "data": "gAAA", "id": "t1"}),
+        details({"type": "reasoning.summary", "summary": "one"}, {"type": "reasoning.summary", "summary": "two"}),
+        tc(fn(0, "c1", "read", "{}")),
+        *END,
+    ]
+    reply = decode(stream)
+    history = (user("Go."), *reply.items, result("c1"))
+    for sends in (True, False):
+        sent = json.loads(encode(manifest("chat", send_reasoning=sends), history))["messages"][2]
+        assert sent["reasoning_details"] == [
+            {"type": "reasoning.text", "index": 0, "text": "I need ls é.", "signature": "EqQB/+==", "format": "f1"},
+            {"type": "reasoning.encrypted", "index": 0, "data": "gAAA", "id": "t1"},
+            {"type": "reasoning.summary", "summary": "one"},
+            {"type": "reasoning.summary", "summary": "two"},
+        ]
+        assert "reasoning_content" not in sent
+    foreign = made_by("other-model", reply.items)
+    for wire, items in (("chat", (history[0], *foreign, *history[-1:])), ("messages", history), ("responses", history)):
+        assert b"EqQB" not in encode(manifest(wire), items)
+
+
 def test_a_single_call_that_is_in_no_list():
     alone = fn(0, "c", "read", "{}")
     assert calls_of(decode([cc({"tool_calls": alone}), *END])) == [("c", "read", "{}")]

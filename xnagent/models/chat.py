@@ -15,6 +15,7 @@ from xnagent.models.encoder import Encoder, Piece, render
 from xnagent.models.parameters import BREAKPOINT_OPTION, cache_key, merged, options_of, sent_name, tools_of
 from xnagent.models.placement import Markers
 from xnagent.models.raw_json import dump
+from xnagent.models.reasoning_details import FIELD as DETAILS
 
 WIRE: Final = "chat"
 LIMIT_NAME_OPTION: Final = "max_tokens_name"
@@ -24,6 +25,9 @@ EXTRA: Final = "extra_content"
 """A field beside a call that must come back with it: Gemini's thought signatures, without which it refuses the turn."""
 EXTRA_WIRE: Final = f"{WIRE}:{EXTRA}"
 """Marks the opaque item before a reply's calls that holds a JSON list of them, with a place for each call."""
+
+DETAILS_WIRE: Final = f"{WIRE}:{DETAILS}"
+"""Marks the opaque item that holds a reply's reasoning as a JSON list of OpenRouter's blocks."""
 
 _RESERVED: Final = frozenset({"model", "stream", "messages", "tools"})
 _BEGUN: Final = "system"
@@ -120,18 +124,22 @@ def _render_reply(group: Sequence[Item], *, send_reasoning: bool) -> Json:
     text = "".join(item.text for item in group if isinstance(item, AssistantText))
     calls = _render_calls(group)
     message: dict[str, Json] = {"role": "assistant", "content": None if calls and not text else clean(text)}
-    reasoning = "".join(item.payload for item in group if isinstance(item, Reasoning) and item.wire == WIRE)
-    if reasoning and send_reasoning:
+    if reasoning := _payload(group, WIRE) if send_reasoning else "":
         message["reasoning_content"] = clean(reasoning)
+    if details := _payload(group, DETAILS_WIRE):
+        message[DETAILS] = json.loads(details)
     if calls:
         message["tool_calls"] = calls
     return message
 
 
+def _payload(group: Sequence[Item], wire: str) -> str:
+    return "".join(item.payload for item in group if isinstance(item, Reasoning) and item.wire == wire)
+
+
 def _render_calls(group: Sequence[Item]) -> list[Json]:
     calls = [item for item in group if isinstance(item, ToolCall)]
-    payload = next((item.payload for item in group if isinstance(item, Reasoning) and item.wire == EXTRA_WIRE), "[]")
-    extras: list[Json] = json.loads(payload)
+    extras: list[Json] = json.loads(_payload(group, EXTRA_WIRE) or "[]")
     return [_render_call(call, extra) for call, extra in zip_longest(calls, extras[: len(calls)]) if call is not None]
 
 

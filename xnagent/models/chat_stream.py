@@ -12,11 +12,12 @@ from typing import Any, Final
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
 from xnagent.core.text import clean
 from xnagent.errors import FaultKind, ModelError
-from xnagent.models.chat import EXTRA_WIRE, WIRE
+from xnagent.models.chat import DETAILS_WIRE, EXTRA_WIRE, WIRE
 from xnagent.models.chat_calls import CallAssembler
 from xnagent.models.chat_usage import read_usage
 from xnagent.models.decoding import DONE, fold, frames, incomplete, is_error
 from xnagent.models.faults import classify_event
+from xnagent.models.reasoning_details import FIELD, DetailAssembler
 from xnagent.ports import Reply
 
 _FINISH: Final[Mapping[str, str]] = {
@@ -51,6 +52,7 @@ class ChatDecoder:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
+        self._details = DetailAssembler()
         self._calls = CallAssembler()
         self._usage: Mapping[str, Any] | None = None
         self._timings: Mapping[str, Any] | None = None
@@ -110,6 +112,7 @@ class ChatDecoder:
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if isinstance(reasoning, str):
             self._reasoning.append(reasoning)
+        self._details.add(delta.get(FIELD))
         self._take_content(delta.get("content"))
         self._take_content(delta.get("refusal"))
         calls = delta.get("tool_calls")
@@ -136,7 +139,9 @@ class ChatDecoder:
 
     def _items(self) -> Iterator[ReplyItem]:
         reasoning, text = "".join(self._reasoning), "".join(self._text)
-        if reasoning:
+        if details := self._details.payload():
+            yield Reasoning(wire=DETAILS_WIRE, payload=details)
+        elif reasoning:
             yield Reasoning(wire=WIRE, payload=clean(reasoning))
         if text:
             yield AssistantText(text=clean(text))
