@@ -84,7 +84,7 @@ def test_golden_of_a_whole_round_with_parallel_calls():
         ',{"role":"user","content":"Go."},{"role":"assistant","content":"I look.","tool_calls":['
         '{"id":"c1","type":"function","function":{"name":"bash",'
         '"arguments":"{\\"b\\": 1,\\"a\\":\\"\\\\u00e9\\", \\"n\\":1.0}"}},'
-        '{"id":"c2","type":"function","function":{"name":"read","arguments":""}}]},'
+        '{"id":"c2","type":"function","function":{"name":"read","arguments":"{}"}}]},'
         '{"role":"tool","tool_call_id":"c1","content":"one\\ntwo"},'
         '{"role":"tool","tool_call_id":"c2","content":"\u2028"}]}'
     )

@@ -54,7 +54,7 @@ def test_chat_round():
 {"id":"c1","type":"function",
 "function":{"name":"bash","arguments":"{\\"b\\": 1,\\"a\\":\\"\\\\u00e9\\", \\"n\\":1.0}"}},
 {"id":"call_2|fc_9","type":"function",
-"function":{"name":"read","arguments":""}}]},
+"function":{"name":"read","arguments":"{}"}}]},
 {"role":"tool","tool_call_id":"c1","content":"one\\ntwo"},
 {"role":"tool","tool_call_id":"call_2|fc_9","content":"BAD_ARGS: \u2028"},
 {"role":"user","content":"<delta>"}]}\
@@ -71,7 +71,7 @@ def test_chat_after_rebase():
 {"role":"assistant","content":null,
 "tool_calls":[
 {"id":"c9","type":"function",
-"function":{"name":"bash","arguments":"{\\"a\\":"}}]},
+"function":{"name":"bash","arguments":"{\\"unparsed_arguments\\":\\"{\\\\\\"a\\\\\\":\\"}"}}]},
 {"role":"tool","tool_call_id":"c9","content":""}]}\
 """)
 
@@ -93,7 +93,7 @@ def test_responses_round():
 {"id":"rs_1", "type":"reasoning", "summary":[], "encrypted_content":"gAAA\\u003d=" },
 {"role":"assistant","content":"I look."},
 {"type":"function_call","call_id":"c1","name":"bash","arguments":"{\\"b\\": 1,\\"a\\":\\"\\\\u00e9\\", \\"n\\":1.0}"},
-{"type":"function_call","call_id":"call_2|fc_9","name":"read","arguments":""},
+{"type":"function_call","call_id":"call_2|fc_9","name":"read","arguments":"{}"},
 {"type":"function_call_output","call_id":"c1","output":"one\\ntwo"},
 {"type":"function_call_output","call_id":"call_2|fc_9","output":"BAD_ARGS: \u2028"},
 {"role":"user","content":"<delta>"}]}\
@@ -111,7 +111,7 @@ def test_responses_after_rebase_with_a_breakpoint():
 {"role":"user","content":[
 {"type":"input_text","text":"Go.","prompt_cache_breakpoint":{"mode":"explicit"}}]},
 {"role":"user","content":"<checkpoint>"},
-{"type":"function_call","call_id":"c9","name":"bash","arguments":"{\\"a\\":"},
+{"type":"function_call","call_id":"c9","name":"bash","arguments":"{\\"unparsed_arguments\\":\\"{\\\\\\"a\\\\\\":\\"}"},
 {"type":"function_call_output","call_id":"c9","output":""}]}\
 """)
 

@@ -115,6 +115,15 @@ def test_llama_cpp_templates_may_want_roles_to_alternate():
     assert refusal("chat", {"model": "m", "messages": [USER, assistant("c"), result("c"), USER]}, strict)[0] == 200
 
 
+@pytest.mark.parametrize("arguments", ["", '{"path":"a'])
+def test_B004_llama_cpp_reads_the_arguments_of_old_calls(arguments: str):
+    made = assistant("c")
+    made["tool_calls"][0]["function"]["arguments"] = arguments
+    status, answer = refusal("chat", {"model": "m", "messages": [USER, made, result("c")]}, "llama.cpp")
+    assert (status, "Failed to parse tool call arguments" in answer["error"]["message"]) == (500, True)
+    assert refusal("chat", {"model": "m", "messages": [USER, made, result("c")]}, "openai")[0] == 200
+
+
 def call(call_id: str, **more: object) -> dict:
     known = {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": "bash", "arguments": "{}"}
     return {**known, **more}

@@ -14,7 +14,7 @@ from xnagent.core.text import Json, clean
 from xnagent.models.encoder import Encoder, Piece, render
 from xnagent.models.parameters import BREAKPOINT_OPTION, cache_key, merged, options_of, sent_name, tools_of
 from xnagent.models.placement import Markers
-from xnagent.models.raw_json import dump
+from xnagent.models.raw_json import argument_text, dump
 from xnagent.models.reasoning_details import FIELD as DETAILS
 
 WIRE: Final = "chat"
@@ -144,6 +144,6 @@ def _render_calls(group: Sequence[Item]) -> list[Json]:
 
 
 def _render_call(call: ToolCall, extra: Json) -> Json:
-    function = {"name": sent_name(call.name), "arguments": clean(call.arguments)}
+    function = {"name": sent_name(call.name), "arguments": argument_text(call.arguments)}
     beside: dict[str, Json] = {EXTRA: extra} if extra else {}
     return {"id": clean(call.call_id), "type": "function", "function": function, **beside}

@@ -85,6 +85,20 @@ def object_text(arguments: str) -> str:
         return dump({UNPARSED: clean(arguments)})
 
 
+def argument_text(arguments: str) -> str:
+    """The arguments of a call for wires whose field is a string: byte for byte what was written, if that is an object.
+
+    Some servers (llama.cpp, vLLM) read that string as JSON and refuse each later request if they can't; so what is no
+    object becomes one, as for the wires that want one.
+    """
+    text = clean(arguments)
+    try:
+        value, sent = _read(text)
+    except (ValueError, RecursionError):
+        return object_text(text)
+    return text if isinstance(value, dict) and sent == text.strip() else object_text(text)
+
+
 def _object_in(text: str) -> str:
     for _ in range(_MOST_ENCODINGS):
         if not text.strip():

@@ -15,7 +15,7 @@ from xnagent.core.text import Json, clean
 from xnagent.models.encoder import Piece, render, with_what_follows
 from xnagent.models.parameters import BREAKPOINT_OPTION, cache_key, merged, options_of, sent_name, short_id, tools_of
 from xnagent.models.placement import Markers
-from xnagent.models.raw_json import dump, whole_pairs
+from xnagent.models.raw_json import argument_text, dump, whole_pairs
 
 WIRE: Final = "responses"
 PHASE: Final = "phase"
@@ -118,10 +118,8 @@ def _render(group: Sequence[Item]) -> Iterator[str]:
 
 
 def _render_call(call: ToolCall) -> str:
-    call_id = short_id(clean(call.call_id))
-    return dump(
-        {"type": "function_call", "call_id": call_id, "name": sent_name(call.name), "arguments": call.arguments}
-    )
+    call_id, arguments = short_id(clean(call.call_id)), argument_text(call.arguments)
+    return dump({"type": "function_call", "call_id": call_id, "name": sent_name(call.name), "arguments": arguments})
 
 
 def _own(payload: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -41,6 +42,8 @@ def check_chat(data: Mapping[str, Any], *, provider: Provider) -> Iterator[Refus
         yield from _alternation(messages)
     for number, message in enumerate(messages):
         yield from _message(number, message)
+        if provider.family == "llama.cpp":
+            yield from _unread_arguments(message)
     yield from _pairs(messages, family=provider.family)
     yield from openai_tools(data.get("tools"), is_flat=False)
 
@@ -121,6 +124,15 @@ def _call_function(where: str, function: Mapping[str, Any]) -> Iterator[Refusal]
             code="invalid_type",
             param=f"{where}.arguments",
         )
+
+
+def _unread_arguments(message: Message) -> Iterator[Refusal]:
+    """llama.cpp hands the arguments of old calls to the chat template as values; its words, up to the parser's own."""
+    for call in message.get("tool_calls") or ():
+        try:
+            json.loads((call.get("function") or {}).get("arguments") or "")
+        except (ValueError, TypeError):
+            yield Refusal(message="Failed to parse tool call arguments as JSON", status=500, type="server_error")
 
 
 def _pairs(messages: Sequence[Message], *, family: str) -> Iterator[Refusal]:
