@@ -20,7 +20,7 @@ from xnagent.core.items import AssistantText, UserText
 from xnagent.core.messages import nudge_message, state_message
 from xnagent.core.record import final_record
 from xnagent.core.spine_events import PrefixBroken, RequestFailed, RequestRetried, SpineExtended, ToolStarted
-from xnagent.core.state import SessionState, active_runs, can_progress, has_ended, open_tasks, run_of, steps_of, work_of
+from xnagent.core.state import SessionState, active_runs, can_progress, has_ended, run_of, steps_of, work_of
 from xnagent.core.text import canonical
 from xnagent.core.tokens import Usage
 from xnagent.core.view import view
@@ -52,7 +52,7 @@ def test_fold_changes_nothing_of_an_earlier_state(events):
 def test_what_is_computed_from_a_state_takes_any_state(events):
     state = fold_all(events)
     outcome_of(state), is_verified(state), state_message(state), nudge_message(state), view(state.board)
-    checkpoint(state, PLANNER), checkpoint(state, R1), steps_of(state), can_progress(state), open_tasks(state)
+    checkpoint(state, PLANNER), checkpoint(state, R1), steps_of(state), can_progress(state)
     assert canonical(final_record(state))
     assert decide(state, frozenset(), parallel=2) == decide(state, frozenset(), parallel=2)
 
@@ -119,7 +119,6 @@ def test_a_run_that_settles_wakes_the_planner(end, status, line):
 def test_a_dropped_task_stays_dropped_when_its_run_ends():
     state = fold_all([task("a"), delegated("r1", "a"), ev.TaskDropped(task=TaskId("a")), settled("r1")])
     assert state.board.tasks["a"].status == "dropped"
-    assert open_tasks(state) == ()
 
 
 def test_a_run_of_an_unknown_task_settles_without_one():

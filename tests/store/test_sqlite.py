@@ -8,9 +8,8 @@ import anyio
 import pytest
 
 from xnagent.core.events import ProgressNoted
-from xnagent.core.ids import AgentId, RunId, SessionId
+from xnagent.core.ids import AgentId, RunId
 from xnagent.errors import StoreBusyError, StoreError, UsageError
-from xnagent.store.ephemeral import EphemeralLog
 from xnagent.store.lock import is_held, lock_path
 from xnagent.store.opening import rebuild_projections
 from xnagent.store.reading import read_events, read_state
@@ -104,14 +103,3 @@ async def test_a_creation_that_was_killed_is_made_again(path, session, clock):
     async with aclosing(await SessionStore.create(path, session=session, clock=clock)) as store:
         await store.append(note(1))
     assert [each.name for each in path.parent.iterdir()] == ["s-1.db"]
-
-
-async def test_an_ephemeral_log_works_and_leaves_nothing(clock):
-    log = await EphemeralLog.begin(session=SessionId("s-9"), clock=clock)
-    await log.append(note(1))
-    ticket = log.put(b"data")
-    assert await log.get(ticket) == b"data"
-    folder = log.path.parent
-    assert folder.exists()
-    await log.aclose()
-    assert not folder.exists()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from xnagent.core.board import ACTIVE_RUN, OPEN_TASK, Board, Cause, Evidence, Run, Task
+from xnagent.core.board import ACTIVE_RUN, Board, Cause, Evidence, Run
 from xnagent.core.events import (
     FinishRequested,
     LimitReached,
@@ -161,11 +161,6 @@ def work_of(state: SessionState, agent: AgentId) -> WorkLog:
 def active_runs(state: SessionState) -> tuple[Run, ...]:
     """Runs that have not come to an end."""
     return tuple(run for run in state.board.runs.values() if run.status in ACTIVE_RUN)
-
-
-def open_tasks(state: SessionState) -> tuple[Task, ...]:
-    """Tasks that are neither completed nor dropped."""
-    return tuple(task for task in state.board.tasks.values() if task.status in OPEN_TASK)
 
 
 def waits_for(state: SessionState, task: TaskId) -> tuple[TaskId, ...]:
