@@ -19,6 +19,7 @@ from xnagent.errors import WorkspaceError
 from xnagent.workspaces.folders import Tree, making
 from xnagent.workspaces.git import Git
 from xnagent.workspaces.origin import Checkout, Origin
+from xnagent.workspaces.stamps import BESIDE
 
 HEAD_REF: Final = "refs/heads/integration"
 ORIGIN_REF: Final = "refs/xnagent/origin"
@@ -45,12 +46,12 @@ class Planted:
     @property
     def index(self) -> Path:
         """The index after the checkout, out of the worker's reach: unchanged files need no hashing."""
-        return self.folder / "index"
+        return self.folder / BESIDE[0]
 
     @property
     def saving(self) -> Path:
         """The index of the last save."""
-        return self.folder / "saving-index"
+        return self.folder / BESIDE[1]
 
     @property
     def base(self) -> str | None:

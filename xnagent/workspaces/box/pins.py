@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.workspaces.stamps import true_stamps
+
 FOLDERS: Final = ("hooks",)
 FILES: Final = ("config", "config.worktree", "info/attributes")
 
@@ -81,7 +83,8 @@ def give(root: Path, *, owner: int, others: Iterable[Path] = ()) -> None:
     A file with a second name somewhere is left alone: that name may be outside.
     """
     if root.lstat().st_uid != owner:
-        _give_all(root, owner=owner)
+        with true_stamps(root):
+            _give_all(root, owner=owner)
     for folder in others:
         if folder.lstat().st_uid != owner:
             _give_all(folder, owner=owner)
