@@ -9,7 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.e2e.bench import Bench, bash, call, finish, on, scripted, start, submit, task, write
+import pytest
+
+from tests.e2e.bench import Bench, bash, call, delegate, finish, on, plan, scripted, start, submit, task, write
 from tests.e2e.command import environment, run_line, session_of
 from xnagent.core.events import CheckFinished, FactRecorded, TaskAdded
 from xnagent.store.codec import unpack
@@ -144,7 +146,44 @@ async def test_B075_what_a_model_types_itself_is_masked_wherever_it_goes_from_it
     assert ended.of(CheckFinished)[0].evidence.command == "test [secret:A_TOKEN]"
 
 
-async def test_a_patch_is_the_users_own_content_and_stays_whole(bench: Bench):
+async def test_B075_a_run_that_puts_a_secret_into_a_file_is_refused_and_the_planner_is_told(bench: Bench):
+    bench.host = type(bench.host)(home=bench.host.home, environ={**bench.host.environ, "A_TOKEN": KEY})
+    script = scripted(
+        start(task("one")),
+        finish(
+            "r1 settled: failed", "SECRET: c.py holds [secret:A_TOKEN]", outcome="failed", summary="It holds a key."
+        ),
+        workers={"one": [bash(f"printf '%s' '{KEY[:9]}' '{KEY[9:]}' > c.py"), submit()]},
+    )
+    with ScriptedServer(script) as server:
+        ended = await bench.run(server)
+        server.check()
+    assert (ended.outcome, ended.code) == ("failed", 3)
+    assert KEY.encode() not in contents(ended.path)
+    assert not (bench.repository / "c.py").exists()
+
+
+@pytest.mark.parametrize("save", ["always", "off"])
+async def test_B075_an_untracked_secret_file_is_in_no_workers_tree_and_not_in_the_log(bench: Bench, save: str):
+    bench.host = type(bench.host)(home=bench.host.home, environ={**bench.host.environ, "A_TOKEN": KEY})
+    (bench.repository / ".env").write_text(f"A_TOKEN={KEY}\n")
+    (bench.repository / "mine.txt").write_text("uncommitted\n")
+    script = scripted(
+        on("<state>", ".env holds [secret:A_TOKEN]", calls=[plan(task("one")), *delegate("one")]),
+        finish("r1 settled: completed"),
+        workers={"one": [bash("ls -a; echo new > c.py"), bash("true", "mine.txt"), submit()]},
+    )
+    with ScriptedServer(script) as server:
+        ended = await bench.run(server, workspace__save=save)
+        server.check()
+    assert ended.outcome == "completed"
+    assert ".env" not in ended.results("r1", "bash")[0].text
+    assert traces(contents(ended.path)) == []
+    assert (bench.read("c.py"), bench.read(".env")) == ("new\n", f"A_TOKEN={KEY}\n")
+
+
+async def test_a_user_may_keep_secrets_in_files(bench: Bench):
+    """Such as the password of a database for tests, which stands in a variable too."""
     bench.host = type(bench.host)(home=bench.host.home, environ={**bench.host.environ, "A_TOKEN": KEY})
     script = scripted(
         start(task("one")),
@@ -152,7 +191,6 @@ async def test_a_patch_is_the_users_own_content_and_stays_whole(bench: Bench):
         workers={"one": [write("c.py", f"K = '{KEY}'\n"), submit()]},
     )
     with ScriptedServer(script) as server:
-        ended = await bench.run(server)
+        ended = await bench.run(server, secrets__files="keep")
     assert ended.outcome == "completed"
     assert bench.read("c.py") == f"K = '{KEY}'\n"
-    assert KEY.encode() in contents(ended.path)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from xnagent.core.ids import RunId
-from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 
 R1 = RunId("r1")
 
@@ -14,7 +14,11 @@ R1 = RunId("r1")
 def bundling(tmp_path, user):
     environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(user.home)}
     return SessionWorkspaces(
-        user.root, tmp_path / "work" / "s-1", session="s-1", environ=environ, bundles=tmp_path / "out" / "bundles"
+        user.root,
+        tmp_path / "work" / "s-1",
+        session="s-1",
+        environ=environ,
+        crossing=Crossing(bundles=tmp_path / "out" / "bundles"),
     )
 
 

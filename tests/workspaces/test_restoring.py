@@ -8,7 +8,7 @@ import pytest
 
 from xnagent.core.ids import RunId
 from xnagent.errors import WorkspaceError
-from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 from xnagent.workspaces.restoring import Recorded, RecordedMerge
 from xnagent.workspaces.trees import RunTrees
 
@@ -19,7 +19,9 @@ LIMIT = 8 * 1024 * 1024
 def keeping(tmp_path, user):
     def build(limit=LIMIT) -> SessionWorkspaces:
         environ = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(user.home)}
-        return SessionWorkspaces(user.root, tmp_path / "work" / "s-1", session="s-1", environ=environ, keep_bytes=limit)
+        return SessionWorkspaces(
+            user.root, tmp_path / "work" / "s-1", session="s-1", environ=environ, crossing=Crossing(keep_bytes=limit)
+        )
 
     return build
 

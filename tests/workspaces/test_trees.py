@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from xnagent.core.ids import RunId
 from xnagent.errors import WorkspaceError
-from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 from xnagent.workspaces.trees import RunTrees
 
 R1 = RunId("r1")
@@ -80,7 +80,9 @@ async def scenario(place, begin, changes):
     user = place / "user"
     user.mkdir()
     put(user, begin)
-    session = SessionWorkspaces(user, place / "work", session="s-1", environ=ENVIRON, keep_bytes=LIMIT)
+    session = SessionWorkspaces(
+        user, place / "work", session="s-1", environ=ENVIRON, crossing=Crossing(keep_bytes=LIMIT)
+    )
     trees = RunTrees(place / "work", environ=ENVIRON, limit_bytes=LIMIT)
     base = (await session.begin(at="2026-11-30T12:00:00Z")).commit
     tree = await session.open_run(R1, base)

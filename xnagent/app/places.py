@@ -8,16 +8,18 @@ from pathlib import Path
 
 from xnagent.app.host import Host
 from xnagent.config import Settings
-from xnagent.core.commits import Patched
-from xnagent.core.events import SessionStarted
-from xnagent.core.ids import SessionId, Ticket
+from xnagent.config.secrets import mask_for
+from xnagent.core.commits import Base, Patched
+from xnagent.core.events import FactRecorded, SessionStarted
+from xnagent.core.ids import FactId, SessionId, Ticket
+from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.core.tree_events import Snapshot
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Artifacts
 from xnagent.workspaces.addresses import is_address, parse_address
 from xnagent.workspaces.mirrors import Mirrors
-from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 from xnagent.workspaces.restoring import Recorded, RecordedMerge
 from xnagent.workspaces.trees import RunTrees
 
@@ -49,15 +51,19 @@ class Places:
 def make_places(host: Host, session: SessionId, *, repository: Path, settings: Settings) -> Places:
     """The repositories of a session."""
     folder, chosen = host.work_folder(session), settings.workspace
+    mask = mask_for(host.environ, settings) if settings.secrets.files == "withhold" else Mask()
     workspaces = SessionWorkspaces(
         repository=repository,
         folder=folder,
         session=session,
         environ=host.environ,
-        keep_bytes=0 if chosen.save == "off" else chosen.save_bytes,
-        bundles=None if chosen.bundles is None else Path(chosen.bundles).expanduser().absolute(),
+        crossing=Crossing(
+            keep_bytes=0 if chosen.save == "off" else chosen.save_bytes,
+            bundles=None if chosen.bundles is None else Path(chosen.bundles).expanduser().absolute(),
+            mask=mask,
+        ),
     )
-    trees = RunTrees(folder, environ=host.environ, limit_bytes=chosen.save_bytes)
+    trees = RunTrees(folder, environ=host.environ, limit_bytes=chosen.save_bytes, mask=mask)
     return Places(repository=repository, workspaces=workspaces, trees=trees)
 
 
@@ -83,6 +89,14 @@ def logged(base: Patched | None, artifacts: Artifacts) -> Snapshot | None:
     if base is None:
         return None
     return Snapshot(parent=base.parent, seconds=base.seconds, patch=artifacts.put(base.patch, is_verbatim=True))
+
+
+def findings(base: Base) -> tuple[FactRecorded, ...]:
+    """What the Planner should know of the tree that a new session begins from."""
+    return tuple(
+        FactRecorded(fact=FactId(f"f{number}"), text=text, source="snapshot")
+        for number, text in enumerate(base.withheld, start=1)
+    )
 
 
 async def _recorded(state: SessionState, started: SessionStarted, *, base: str, artifacts: Artifacts) -> Recorded:

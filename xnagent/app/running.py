@@ -20,7 +20,7 @@ from xnagent.app.boxing import choose
 from xnagent.app.crew import check_models
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
-from xnagent.app.places import Places, logged, make_places, repository_of
+from xnagent.app.places import Places, findings, logged, make_places, repository_of
 from xnagent.app.prospects import SessionProspects, session_prospects
 from xnagent.app.staffing import staffed
 from xnagent.config import Settings
@@ -106,7 +106,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
         prospects = await anyio.to_thread.run_sync(session_prospects, host, spec.settings)
         started = _started(spec, base, store=store)
-        await store.append(replace(started, forecast=prospects.session(spec.objective)))
+        await store.append(replace(started, forecast=prospects.session(spec.objective)), *findings(base))
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:

@@ -26,6 +26,8 @@ class Base:
     """How to make it again, if it is no commit of the user's and not too large to be kept."""
     notes: tuple[str, ...] = ()
     """What a person should know, such as paths that were left out."""
+    withheld: tuple[str, ...] = ()
+    """Of that, what the Planner should know too: files that hold secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

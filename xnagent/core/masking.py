@@ -97,6 +97,16 @@ class Mask:
             case _:
                 return value
 
+    def held(self, data: bytes) -> frozenset[str]:
+        """The placeholders of those secrets that are in the data as a whole, in any form."""
+        squeezed = data.translate(None, WHITE).decode("latin-1") if self.grams else ""
+        return frozenset(
+            form.placeholder
+            for at in range(0, len(squeezed) - self.gram + 1, self.stride)
+            for form, place in self.grams.get(squeezed[at : at + self.gram], ())
+            if at >= place and squeezed.startswith(form.text, at - place)
+        )
+
     def _spans(self, squeezed: str) -> list[_Span]:
         """What is to be replaced, in order, without overlaps."""
         found: list[_Span] = []

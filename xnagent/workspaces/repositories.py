@@ -15,14 +15,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import anyio
 
 from xnagent.core.commits import Applied, Base, Conflict, Merged, Taken
 from xnagent.core.ids import RunId, SessionId
+from xnagent.core.masking import Mask
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.bundling import with_bundle
 from xnagent.workspaces.changes import changes_between, patch_between, problems_of
@@ -41,8 +43,23 @@ from xnagent.workspaces.integration import (
 from xnagent.workspaces.merging import commit_merged, merge_trees
 from xnagent.workspaces.origin import locate, resolve
 from xnagent.workspaces.restoring import run_commit
-from xnagent.workspaces.snapshots import keep_snapshot, notes_of, problems_in, take_snapshot
-from xnagent.workspaces.staging import ignored, stage_all, unblock
+from xnagent.workspaces.snapshots import keep_snapshot, notes_of, problems_in, take_snapshot, withheld_in
+from xnagent.workspaces.staging import NO_MASK, ignored, stage_all, unblock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """What crosses out of a session's repositories beside patches, and what does not."""
+
+    keep_bytes: int = 0
+    """A snapshot of at most so many is handed out to be kept."""
+    bundles: Path | None = None
+    """Each result is also written as a bundle into this folder."""
+    mask: Mask = NO_MASK
+    """No commit gets a file that holds one of these secrets, unless the commit before had it."""
+
+
+NOTHING_MORE: Final = Crossing()
 
 
 class SessionWorkspaces:
@@ -50,7 +67,7 @@ class SessionWorkspaces:
 
     `repository` is the user's checkout, a folder in it, or a plain folder; `folder` is the session's own and may be
     removed with it. `environ` says where programs are, and where the user's settings are that decide what is ignored.
-    A snapshot of at most `keep_bytes` is handed out to be kept; each result is also written as a bundle into `bundles`.
+    `crossing` says what else comes out of it.
     """
 
     def __init__(
@@ -60,15 +77,13 @@ class SessionWorkspaces:
         *,
         session: SessionId,
         environ: Mapping[str, str],
-        keep_bytes: int = 0,
-        bundles: Path | None = None,
+        crossing: Crossing = NOTHING_MORE,
     ) -> None:
         self._repository = repository
         self._folder = folder.resolve()
         self._session = session
         self._environ = environ
-        self._keep_bytes = keep_bytes
-        self._bundles = bundles
+        self._crossing = crossing
         self._git = Git(environ=environ, git_dir=self._folder / "integration.git")
 
     async def begin(self, *, at: str, commit: str | None = None) -> Base:
@@ -89,10 +104,16 @@ class SessionWorkspaces:
             raise UsageError(f"{self._repository} is a mirror; name a commit")
         async with _index(self._folder) as index:
             git = with_tree(self._git, origin.root, index=index)
-            commit, staged = await take_snapshot(git, origin, at=at)
+            commit, staged = await take_snapshot(git, origin, at=at, mask=self._crossing.mask)
         await self.advance(commit)
-        snapshot = await keep_snapshot(self._git, origin, commit=commit, limit_bytes=self._keep_bytes)
-        return Base(commit=commit, is_shadow=origin.checkout is None, snapshot=snapshot, notes=notes_of(staged))
+        snapshot = await keep_snapshot(self._git, origin, commit=commit, limit_bytes=self._crossing.keep_bytes)
+        return Base(
+            commit=commit,
+            is_shadow=origin.checkout is None,
+            snapshot=snapshot,
+            notes=notes_of(staged),
+            withheld=withheld_in(staged),
+        )
 
     async def reset(self, head: str) -> None:
         """After a crash: make the integration head what the log says, and remove what was left half-made."""
@@ -123,7 +144,7 @@ class SessionWorkspaces:
                 await anyio.to_thread.run_sync(shutil.copy2, planted.index, index)
             else:
                 await git.run("read-tree", base)
-            staged = await stage_all(git)
+            staged = await stage_all(git, mask=self._crossing.mask)
             tree = await git.text("write-tree")
             left = await ignored(git)
         commit = await run_commit(self._git, tree, run=run, base=base)
@@ -182,8 +203,10 @@ class SessionWorkspaces:
                 session=self._session,
                 changes=changes if wanted and origin.has_tree else (),
             )
-        if self._bundles is not None:
-            delivered = await with_bundle(delivered, self._git, head=head, session=self._session, folder=self._bundles)
+        if self._crossing.bundles is not None:
+            delivered = await with_bundle(
+                delivered, self._git, head=head, session=self._session, folder=self._crossing.bundles
+            )
         return replace(delivered, changed_files=names, patch=patch or b"")
 
     async def changed(self, base: str, commit: str) -> tuple[str, ...]:

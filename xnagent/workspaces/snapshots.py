@@ -11,25 +11,29 @@ from typing import Final
 import anyio
 
 from xnagent.core.commits import Patched
+from xnagent.core.masking import Mask
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.changes import patch_between
-from xnagent.workspaces.git import Git, few, shown
+from xnagent.workspaces.git import LISTED_PATHS, Git, few, shown
 from xnagent.workspaces.origin import Checkout, Origin
-from xnagent.workspaces.staging import Staged, stage_all
+from xnagent.workspaces.staging import NO_MASK, Staged, stage_all
+from xnagent.workspaces.withholding import unstage_secrets
 
 SNAPSHOT_MESSAGE: Final = "xnagent: the tree as the session found it"
 
 
-async def take_snapshot(git: Git, origin: Origin, *, at: str) -> tuple[str, Staged]:
+async def take_snapshot(git: Git, origin: Origin, *, at: str, mask: Mask = NO_MASK) -> tuple[str, Staged]:
     """A commit of the tree, and what could not be in it; the user's own commit if nothing differs from it.
 
-    `git` is ours, with the user's folder as tree and an index that may be filled.
+    `git` is ours, with the user's folder as tree and an index that may be filled. Files that hold a secret of the mask
+    are in it as they were committed, or not at all.
     """
     if origin.checkout:
         await _fill(git, origin.checkout)
+        await unstage_secrets(git, origin.checkout.head or await empty_tree(git), mask=mask)
     else:
         await git.run("read-tree", "--empty")
-    staged = await stage_all(git)
+    staged = await stage_all(git, mask=mask)
     tree = await git.text("write-tree")
     head = origin.checkout.head if origin.checkout else None
     if head and tree == await git.text("rev-parse", f"{head}^{{tree}}"):
@@ -92,7 +96,16 @@ def notes_of(staged: Staged) -> tuple[str, ...]:
         "left out, not readable": staged.unreadable,
         "left out, inside a .git folder": staged.forbidden,
     }
-    return tuple(f"{kind}: {few(paths)}" for kind, paths in kinds.items() if paths)
+    return (*withheld_in(staged), *(f"{kind}: {few(paths)}" for kind, paths in kinds.items() if paths))
+
+
+def withheld_in(staged: Staged) -> tuple[str, ...]:
+    """What a person and the Planner should know of files that hold secrets."""
+    held = [one.told for one in staged.withheld]
+    if not held:
+        return ()
+    more = f" and {len(held) - LISTED_PATHS} more files" if len(held) > LISTED_PATHS else ""
+    return (f"not in the repositories that runs and checks work in: {'; '.join(held[:LISTED_PATHS])}{more}",)
 
 
 def problems_in(staged: Staged) -> tuple[str, ...]:
@@ -103,4 +116,7 @@ def problems_in(staged: Staged) -> tuple[str, ...]:
     ]
     forbidden = [f"FORBIDDEN_PATH: {shown(path)} is inside a .git folder; remove it" for path in staged.forbidden]
     unreadable = [f"UNREADABLE: {shown(path)} could not be read" for path in staged.unreadable]
-    return (*nested, *forbidden, *unreadable)
+    secret = [
+        f"SECRET: {one.told}; take the value out, let it be read from outside the tree" for one in staged.withheld
+    ]
+    return (*nested, *forbidden, *unreadable, *secret)

@@ -15,9 +15,11 @@ from typing import Final
 
 import anyio
 
+from xnagent.core.masking import Mask
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.git import LISTED_PATHS, Git, joined, listed, shown
 from xnagent.workspaces.pointers import smudged
+from xnagent.workspaces.withholding import Held, withheld
 
 READ_BY_GIT: Final = frozenset({".gitignore", ".gitattributes"})
 """Git opens these wherever they stand; a FIFO of that name would stop it for ever."""
@@ -26,6 +28,7 @@ GIT_FOLDERS: Final = frozenset({".git", "git~1"})
 FEW_FILES: Final = 200
 """More new files than this go into one pack; each as a file of its own would have to be synced to disk."""
 IGNORED_BYTES: Final = 256 * 1024
+NO_MASK: Final = Mask()
 _INTO_ONE_PACK: Final = ("core.bigFileThreshold=1",)
 _IGNORED_BY_HFS: Final = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
@@ -39,6 +42,8 @@ class Staged:
     unreadable: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
     """Paths through a `.git` folder under some spelling."""
+    withheld: tuple[Held, ...] = ()
+    """Files that hold secrets: the index has what it had before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +57,11 @@ class Standing:
     unreadable: tuple[str, ...]
 
 
-async def stage_all(git: Git) -> Staged:
-    """Make the index what the folder is, `.gitignore` respected; what Git LFS checked out stays a pointer."""
+async def stage_all(git: Git, *, mask: Mask = NO_MASK) -> Staged:
+    """Make the index what the folder is, `.gitignore` respected; what Git LFS checked out stays a pointer.
+
+    Files that hold a secret of the mask stay out.
+    """
     changed = listed((await git.run("diff-files", "-z", "--name-only", "--ignore-submodules=all")).output)
     others = await git.run("ls-files", "-z", "--others", "--exclude-standard")
     found = listed(others.output)
@@ -62,9 +70,11 @@ async def stage_all(git: Git) -> Staged:
     kept = await smudged(git, changed)
     changed = tuple(path for path in changed if path not in kept)
     wanted = (*changed, *(path for path in found if not path.endswith("/") and not is_forbidden(path)))
-    standing = await stage(git, wanted)
+    held = await withheld(git, wanted, mask=mask)
+    shut = {one.path for one in held}
+    standing = await stage(git, tuple(path for path in wanted if path not in shut))
     closed = tuple(line.strip() for line in others.errors.splitlines() if "could not open directory" in line)
-    return Staged(nested=nested, unreadable=(*standing.unreadable, *closed), forbidden=forbidden)
+    return Staged(nested=nested, unreadable=(*standing.unreadable, *closed), forbidden=forbidden, withheld=held)
 
 
 async def ignored(git: Git) -> tuple[str, ...]:

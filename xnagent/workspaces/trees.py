@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from xnagent.core.commits import TreeSave
 from xnagent.core.ids import RunId
+from xnagent.core.masking import Mask
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.folders import Tree, require_name
@@ -23,16 +24,17 @@ from xnagent.workspaces.git import Git
 from xnagent.workspaces.integration import Planted, plant, require_commit, with_tree
 from xnagent.workspaces.restoring import Recorded, has_commit, patched, restore_integration, run_commit, tree_of
 from xnagent.workspaces.spool import spool_at
-from xnagent.workspaces.staging import stage_all, unblock
+from xnagent.workspaces.staging import NO_MASK, stage_all, unblock
 
 
 class RunTrees:
-    """`folder` is the session's own, as in `SessionWorkspaces`; no patch is larger than `limit_bytes`."""
+    """`folder` and `mask` are the session's own, as in `SessionWorkspaces`; no patch is larger than `limit_bytes`."""
 
-    def __init__(self, folder: Path, *, environ: Mapping[str, str], limit_bytes: int) -> None:
+    def __init__(self, folder: Path, *, environ: Mapping[str, str], limit_bytes: int, mask: Mask = NO_MASK) -> None:
         self._folder = folder.resolve()
         self._git = Git(environ=environ, git_dir=self._folder / "integration.git")
         self._limit_bytes = limit_bytes
+        self._mask = mask
 
     async def has_integration(self, *commits: str) -> bool:
         """Whether the integration repository is there and has the commits."""
@@ -55,7 +57,7 @@ class RunTrees:
             raise WorkspaceError(f"the tree of {run} is gone")
         await anyio.to_thread.run_sync(_ready, planted)
         git = with_tree(self._git, root, index=planted.saving)
-        await stage_all(git)
+        await stage_all(git, mask=self._mask)
         tree = await git.text("write-tree")
         known = None if since is None else await tree_of(self._git, since)
         if since is not None and tree == known:
