@@ -2,16 +2,20 @@
 
 import hashlib
 import os
+import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.bench import Bench, bash, finish, scripted, start, submit, task
+from xnagent.core.events import CheckFinished
 from xnagent.testing.server import ScriptedServer
 from xnagent.workspaces.box.ladder import first_that_works, try_all
 
 SECRET = "sk-never-shown-77"
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else str(shutil.which("python3"))
 MEBIBYTE = 1024 * 1024
 DONE = "echo 'x = 2' > a.py"
 HARM = {
@@ -87,3 +91,50 @@ def _content(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+REACH = {
+    "write": "echo x > '{canary}/new'",
+    "read": "cat '{canary}/file'",
+    "log": "cat '{home}'/sessions/*.db > /dev/null",
+    "network": "'{python}' -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 3)'",
+}
+HONEST = "grep -q 'x = 2' a.py && pwd"
+
+
+@pytest.mark.parametrize("mode", ["required", "off"])
+async def test_B057_B074_a_check_is_boxed_too_when_it_judges_the_fresh_merged_tree(
+    bench: Bench, mode: str, tmp_path: Path
+):
+    """Without a box each of these commands would do what it is after."""
+    canary = tmp_path / "canary"
+    canary.mkdir()
+    (canary / "file").write_text(SECRET)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        facts = {"canary": canary, "home": bench.host.home, "port": listening.getsockname()[1]}
+        reach = {name: line.format(python=PYTHON, **facts) for name, line in REACH.items()}
+        is_held = mode == "required"
+        script = scripted(
+            start(task("t", checks=[HONEST, *reach.values()])),
+            finish("r1 settled", outcome="failed" if is_held else "completed"),
+            workers={"t": [bash(DONE), submit()]},
+        )
+        with ScriptedServer(script) as server:
+            ended = await bench.run(server, apply=False, sandbox={"mode": mode})
+        came = came_to(listening)
+    found = {event.evidence.command: event.evidence for event in ended.of(CheckFinished)}
+    assert found[HONEST].has_passed
+    assert found[HONEST].tail.rstrip().endswith("checks/merge-r1/tree")
+    assert [name for name, line in reach.items() if found[line].has_passed] == ([] if is_held else list(REACH))
+    assert (ended.outcome, ended.run("r1").status) == (("failed",) * 2 if is_held else ("completed",) * 2)
+    assert (came, (canary / "new").exists()) == (not is_held, not is_held)
+    assert SECRET not in "".join(one.tail for one in found.values()) or not is_held
+
+
+def came_to(listening: socket.socket) -> bool:
+    try:
+        listening.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
