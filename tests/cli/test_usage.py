@@ -193,7 +193,13 @@ def test_sessions_models_and_doctor_answer(shell: Shell):
     assert "deepseek-flash" in table.out
     assert {"scripted", "deepseek-flash"} <= {entry["name"] for entry in models.record["models"]}
     assert (doctor.code, doctor.record["is_ready"]) == (2, False)
-    assert {finding["what"] for finding in doctor.record["findings"]} >= {"sandbox", "git", "ripgrep", "home", "model"}
+    findings = {finding["what"]: finding["detail"] for finding in doctor.record["findings"]}
+    assert findings.keys() >= {"sandbox", "limits", "git", "ripgrep", "home", "model"}
+    assert (
+        "open files" in findings["limits"]
+        or "without a box" in findings["limits"]
+        or "no sandbox" in findings["limits"]
+    )
     assert refused.code == 2
     assert "a run could not start" in refused.out
     assert not shell.home.exists()

@@ -12,6 +12,7 @@ from xnagent.app.host import Host
 from xnagent.config import SandboxSettings
 from xnagent.core.ids import SessionId
 from xnagent.errors import UsageError
+from xnagent.workspaces.box.groups import ROOT, Groups
 from xnagent.workspaces.box.ladder import Kind, Tried, first_that_works, make_box, owner_for, try_all
 from xnagent.workspaces.box.sealing import Box, Grounds, Rules
 from xnagent.workspaces.box.syscalls import ARCHITECTURES
@@ -26,6 +27,10 @@ NAMES: Final[Mapping[Kind, str]] = {
 }
 UNBOXED: Final = "commands run unboxed, with your rights and {}, in copies of the repository"
 PROVIDED: Final = "commands run in the box that you provide, with {}, in copies of the repository"
+COUNTED: Final = {"memory": "memory", "pids": "processes"}
+GROUPED: Final = {**COUNTED, "cpu": "processors"}
+"""What controllers limit."""
+NOTHING: Final = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +108,29 @@ def rules_of(settings: SandboxSettings) -> Rules:
         debug=settings.debug,
         memory_bytes=settings.memory_bytes or half_of_memory(),
         processes=settings.processes or usual.processes,
+        processors=settings.processors,
+        cpu_seconds=settings.cpu_seconds or usual.cpu_seconds,
+        open_files=settings.open_files or usual.open_files,
         disk_bytes=settings.disk_bytes or usual.disk_bytes,
         file_bytes=min(usual.file_bytes, settings.disk_bytes or usual.disk_bytes),
+    )
+
+
+def limits_told(settings: SandboxSettings, kind: Kind | None, *, root: Path = ROOT) -> str:
+    """What would hold commands to their limits here; control groups are below `root`. Blocks."""
+    if kind in {None, "sockets"}:
+        return "none: commands run without a box"
+    groups = Groups(rules=rules_of(settings), root=root)
+    group = groups.of(Path("/"))
+    groups.close()
+    held = [name for controller, name in GROUPED.items() if controller in group.controllers]
+    counted = [name for controller, name in COUNTED.items() if controller not in group.controllers]
+    told = [f"{', '.join(held)} by control groups of version {group.version}"] if held else []
+    told += [f"{', '.join(counted)} by counting, as no control group can be made for it"] if counted else []
+    if settings.processors is not None and "cpu" not in group.controllers:
+        told.append(f"processors by {NOTHING}: sandbox.processors needs control groups with cpu")
+    return "; ".join(
+        [*told, "processor time, open files, size of a file by the kernel for each process; disk by measuring"]
     )
 
 

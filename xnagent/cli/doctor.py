@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from xnagent.app.boxing import choose
+from xnagent.app.boxing import NOTHING, choose, limits_told
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
@@ -53,6 +53,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     looks: list[Callable[[], Finding]] = [
         lambda: configuration,
         lambda: sandbox(settings, host.environ),
+        lambda: limits(settings, host.environ),
         lambda: git(host.environ),
         lambda: ripgrep(host.environ),
         lambda: home(host.home),
@@ -84,6 +85,15 @@ def sandbox(settings: Settings, environ: Mapping[str, str]) -> Finding:
     return Finding(
         what="sandbox", is_fine=chosen.kind not in {None, "sockets"}, detail=f"{chosen.told} ({tried})", is_needed=False
     )
+
+
+def limits(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """What would hold commands to their limits."""
+    try:
+        told = limits_told(settings.sandbox, choose(settings.sandbox, environ).kind)
+    except UsageError:
+        return Finding(what="limits", is_fine=False, detail="no sandbox, so no limits", is_needed=False)
+    return Finding(what="limits", is_fine=f" by {NOTHING}" not in told, detail=told, is_needed=False)
 
 
 def git(environ: Mapping[str, str]) -> Finding:

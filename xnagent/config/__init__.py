@@ -42,6 +42,7 @@ _Number = BeforeValidator(_refuse_bool)
 
 Count: TypeAlias = Annotated[int, _Number, Field(ge=1)]
 """1, 2, 3…"""
+Processors: TypeAlias = Annotated[float, _Number, Field(ge=0.01, le=1_000_000)]
 Seconds: TypeAlias = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False)]
 Amount: TypeAlias = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False)]
 """Money, or another number that may be 0."""
@@ -176,6 +177,12 @@ class SandboxSettings(Section):
     """Of all processes of a run together; None: half of the machine's."""
     processes: Count | None = None
     """Of a run; None: 512."""
+    processors: Processors | None = None
+    """That a run may use at once, such as 1.5, where control groups can be made; None: all."""
+    cpu_seconds: Count | None = None
+    """Processor time of a single process; None: 3,600."""
+    open_files: Count | None = None
+    """Of a single process; None: 4,096."""
     disk_bytes: Count | None = None
     """By how much a run may fill the disk; None: 8 GiB."""
     unix_sockets: bool = False
@@ -234,6 +241,8 @@ class SecretSettings(Section):
 
     env: tuple[Variable, ...] = ()
     """Further environment variables whose values are masked, whatever they look like."""
+    files: Literal["withhold", "keep"] = "withhold"
+    """`withhold`: no patch gets a file that holds such a value, unless the commit before it had it."""
 
 
 class WorkspaceSettings(Section):

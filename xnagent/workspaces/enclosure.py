@@ -15,11 +15,14 @@ import anyio
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import unpin
-from xnagent.workspaces.box.sealing import Box, Sealed, private_folders
+from xnagent.workspaces.box.sealing import Box, Rules, Sealed, private_folders
 from xnagent.workspaces.spool import BOXED_WRAPPER, WRAPPER, Spool
 
-BLOCK_BYTES: Final = 1024
-"""What bash counts the size of a file in; a plain sh takes half of it."""
+BLOCK_BYTES: Final = 512
+"""What a plain sh counts the size of a file in; bash under its own name takes twice as much."""
+
+CPU_GRACE_SECONDS: Final = 5
+"""Of processor time, for who has used too much of it to clean up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,8 @@ async def enclosed(
     script = spool.part("sh")
     sealed = await _sealed(box, workspace, line=line, shell=shell, script=script if script.exists() else None)
     reader, writer = os.pipe()
-    blocks = str(max(1, box.grounds.rules.file_bytes // BLOCK_BYTES))
-    wrapper = (shell, "-c", BOXED_WRAPPER, "xnagent", str(spool.place), blocks, *map(str, joins), "--")
+    limits = process_limits(box.grounds.rules)
+    wrapper = (shell, "-c", BOXED_WRAPPER, "xnagent", str(spool.place), *limits, *map(str, joins), "--")
     try:
         yield Enclosed(line=(*wrapper, *sealed.line), stdin=reader, descriptors=sealed.descriptors)
     finally:
@@ -55,6 +58,12 @@ async def enclosed(
                 os.close(descriptor)
         sealed.close()
         unpin(sealed.pins)
+
+
+def process_limits(rules: Rules) -> tuple[str, ...]:
+    """As the wrapper takes them."""
+    blocks, seconds = max(1, rules.file_bytes // BLOCK_BYTES), rules.cpu_seconds
+    return tuple(map(str, (blocks, rules.open_files, seconds, seconds + CPU_GRACE_SECONDS)))
 
 
 async def _sealed(box: Box, workspace: Workspace, *, line: Sequence[str], shell: str, script: Path | None) -> Sealed:

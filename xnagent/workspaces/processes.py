@@ -138,16 +138,20 @@ def _children(number: int) -> set[int]:
 
 
 def _running() -> Iterator[_Process]:
-    for folder in _PROC.iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            process = _read(folder)
-            if process is not None:
-                yield process
+    own = str(os.getpid())
+    with os.scandir(_PROC) as entries:
+        names = [entry.name for entry in entries if entry.name.isdigit()]
+    for name in names:
+        process = None if name == own else _read(name)
+        if process is not None:
+            yield process
 
 
-def _read(folder: Path) -> _Process | None:
+def _read(name: str) -> _Process | None:
     try:
-        text = (folder / "stat").read_text("utf-8", errors="replace")
+        descriptor = os.open(f"{_PROC}/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            text = file.read().decode("utf-8", "replace")
     except OSError:
         return None
     identity = identify(text)
@@ -159,7 +163,9 @@ def _read(folder: Path) -> _Process | None:
 
 def _belongs(process: _Process, family: Family) -> bool:
     leader = family.leader
-    if leader and process.session == leader.number and process.identity.started >= leader.started:
+    if leader and process.identity.started < leader.started:
+        return False
+    if leader and process.session == leader.number:
         return True
     try:
         environment = (_PROC / str(process.identity.number) / "environ").read_bytes()

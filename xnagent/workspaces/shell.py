@@ -77,7 +77,7 @@ class ProcessShell:
         joins = watch.group.joins if watch else ()
         async with (
             self._collected(spool) as writer,
-            enclosed(self._box, workspace, line=line, spool=spool, shell=self._interpreter(), joins=joins) as start,
+            enclosed(self._box, workspace, line=line, spool=spool, shell=self._plain_shell(), joins=joins) as start,
         ):
             process = await self._start(start, workspace, spool=spool, stdout=writer)
             async with process:
@@ -104,6 +104,10 @@ class ProcessShell:
         if found is None:
             raise WorkspaceError("neither bash nor sh is on the PATH; install bash")
         return found
+
+    def _plain_shell(self) -> str:
+        """For our own scripts: it is sooner there than bash, and we want nothing that it has not."""
+        return shutil.which("sh", path=search_path(self._environ)) or self._interpreter()
 
     async def _start(self, start: Enclosed, workspace: Workspace, *, spool: Spool, stdout: int) -> Process:
         try:
@@ -143,7 +147,7 @@ class ProcessShell:
         """A descriptor whose input is kept in the spool; at the end it is waited for until all is."""
         reader, writer = os.pipe()
         limits = (str(HEAD_BYTES), str(TAIL_BYTES))
-        line = (self._interpreter(), "-c", COLLECTOR, "collector", str(spool.place), *limits)
+        line = (self._plain_shell(), "-c", COLLECTOR, "collector", str(spool.place), *limits)
         start = Enclosed(line=line, stdin=reader)
         env = {"PATH": search_path(self._environ), "LC_ALL": "C", MARKER: collector_mark(spool)}
         try:

@@ -1,7 +1,7 @@
 """What a command leaves beside the tree: its output and how it ended, so that a later process can tell.
 
 For a spool named `c1` in the run's scratch folder: `c1.out` the output; `c1.run` the shell's line of `/proc/N/stat`,
-written before the command; `c1.rc` its exit status, by rename; `c1.end` why it was stopped, written before it was.
+written before the command; `c1.rc` its exit status, in one write; `c1.end` why it was stopped, written before it was.
 Of a box: `c1.left` if processes were left in it; `c1.box` that it was made and what the command came to.
 """
 
@@ -22,7 +22,7 @@ TAIL_BYTES: Final = 8 * 1024 * 1024
 NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,150}")
 LONGEST_ARGUMENT: Final = 100_000
 """Linux takes 128 KiB for one argument."""
-_PARTS: Final = ("out", "run", "rc", "rc.tmp", "end", "tail", "count", "sh", "left", "box")
+_PARTS: Final = ("out", "run", "rc", "end", "tail", "count", "sh", "left", "box")
 
 WRAPPER: Final = """\
 place=$1; shift
@@ -30,12 +30,13 @@ ulimit -c 0
 read -r line < "/proc/$$/stat" || line=$$
 printf '%s\\n' "$line" > "$place.run"
 trap : TERM INT HUP
-"$@" 2>&1
+( exec "$@" 2>&1 )
 code=$?
-printf '%s\\n' "$code" > "$place.rc.tmp" && mv -f "$place.rc.tmp" "$place.rc"
+printf '%s\\n' "$code" > "$place.rc"
 exit "$code"
 """
-"""Runs the command as a child and records both ends. Its own messages go nowhere."""
+"""Runs the command as a child and records both ends. Its own messages go nowhere: what it says of a child that a signal
+has ended would go where that child's do, were these set outside of the brackets."""
 
 BOXED_WRAPPER: Final = """\
 place=$1; shift
@@ -43,22 +44,23 @@ exec 5<&0 < /dev/null
 { read -r line <&5; kill -KILL 0; } > /dev/null 2>&1 &
 watch=$!
 ulimit -c 0
-ulimit -f "$1"; shift
+ulimit -f "$1"; ulimit -n "$2"; ulimit -S -t "$3"; ulimit -H -t "$4"; shift 4
 read -r line < "/proc/$$/stat" || line=$$
 printf '%s\\n' "$line" > "$place.run"
 trap : TERM INT HUP
-while [ "$1" != -- ]; do printf '%s' "$$" > "$1"; shift; done
+while [ "$1" != -- ]; do printf 0 > "$1"; shift; done
 shift
-"$@" 2>&1 3> "$place.left" 4> "$place.box" 5<&-
+( exec "$@" 2>&1 3> "$place.left" 4> "$place.box" 5<&- )
 code=$?
-printf '%s\\n' "$code" > "$place.rc.tmp" && mv -f "$place.rc.tmp" "$place.rc"
+printf '%s\\n' "$code" > "$place.rc"
 kill "$watch"
 wait "$watch" 2> /dev/null
 exit "$code"
 """
 """The same for a box, which ends with whoever holds the other end of its input: a process, not one of its threads.
 
-Takes the size of the largest file in blocks, and files that make the writer a member of a control group, up to `--`.
+Takes limits of each process (the size of a file in blocks, open files, processor time at which it is asked to end and
+at which it is killed), and files that make the writer a member of a control group, up to `--`.
 """
 
 COLLECTOR: Final = """\
@@ -106,8 +108,8 @@ class Spool:
 
     def exit_code(self) -> int | None:
         """The exit status; None if the shell did not get to write it."""
-        text = self.text("rc").strip()
-        return int(text) if text.isdigit() else None
+        text = self.text("rc")
+        return int(text) if re.fullmatch(r"[0-9]+\n", text) else None
 
     def stop_because(self, ending: str) -> None:
         """Note that it is about to be stopped by us."""

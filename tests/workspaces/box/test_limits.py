@@ -1,9 +1,14 @@
 """What a run may use, and what is said when it is more."""
 
+import os
+import resource
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
 
 from tests.workspaces.box.conftest import Ground
-from xnagent.workspaces.box.groups import Groups
+from xnagent.workspaces.box.groups import Groups, _offered
 from xnagent.workspaces.box.sealing import Rules
 from xnagent.workspaces.box.watching import sized
 
@@ -72,12 +77,55 @@ def tree(root, files):
         (root / name).write_text(text)
 
 
+async def test_processor_time_of_a_process_is_limited_and_said(ground):
+    finished, output = await ground.run("while :; do :; done", cpu_seconds=1)
+    assert (finished.exit_code, output) == (152, "[killed: a process had used 1 s of processor time]\n")
+    _, output = await ground.run("sh -c 'while :; do :; done'; echo rc $?", cpu_seconds=1)
+    assert "rc 152\n[killed: a process had used 1 s of processor time]\n" in output
+
+
+async def test_a_process_that_does_not_end_when_its_processor_time_is_over_is_killed(ground):
+    finished, _ = await ground.run("ulimit -H -t; trap '' XCPU; ulimit -H -t 1; while :; do :; done", cpu_seconds=1)
+    assert (finished.exit_code, finished.output.read_text().split()[0]) == (137, "6")
+
+
+async def test_open_files_of_a_process_are_limited_and_said(ground, python):
+    code = "f = [open('/dev/null') for _ in range(100)]"
+    finished, output = await ground.run(f'ulimit -n; {python} -c "{code}"', open_files=64)
+    assert (finished.exit_code, output.split()[0]) == (1, "64")
+    assert output.endswith("[blocked: no more than 64 open files in a process of this sandbox]\n")
+    assert (await ground.run(f'ulimit -n; {python} -c "{code}"'))[1] == "4096\n"
+
+
+async def test_a_limit_that_is_lower_already_stays(ground):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if os.geteuid() == 0:
+        pytest.skip("root may raise limits")
+    assert int((await ground.run("ulimit -n", open_files=2 * hard))[1]) <= hard
+
+
+async def test_processors_are_limited_where_control_groups_can_be_made_and_a_timeout_says_so(ground):
+    if "cpu" not in controllers(processors=0.05):
+        pytest.skip("no control group with `cpu` can be made here")
+    finished, output = await ground.run("while :; do :; done", processors=0.05, timeout_seconds=2)
+    assert (finished.ending, output) == ("timeout", "[slowed: no more than 0.05 processors at once in this sandbox]\n")
+
+
+def controllers(**rules):
+    """What can be limited by control groups on this machine."""
+    groups = Groups(rules=Rules(**rules))
+    found = groups.of(Path("/probe"))
+    groups.close()
+    return found.controllers
+
+
 @pytest.mark.parametrize(
     ("own", "files", "controllers", "folders"),
     [
         ("8:pids:/\n4:memory:/a/b\n", ["pids", "memory/a/b"], {"pids", "memory"}, ["pids", "memory/a/b"]),
         ("4:memory:/gone\n", ["memory"], {"memory"}, ["memory"]),
-        ("2:cpu,cpuacct:/\n", ["cpu"], set(), []),
+        ("2:cpu,cpuacct:/\n", ["cpu,cpuacct"], {"cpu"}, ["cpu,cpuacct"]),
+        ("2:freezer:/\n", ["freezer"], set(), []),
         ("", [], set(), []),
     ],
 )
@@ -85,10 +133,123 @@ def test_version_1_has_a_folder_for_each_controller(tmp_path, own, files, contro
     (tmp_path / "own").write_text(own)
     for name in files:
         (tmp_path / name).mkdir(parents=True)
-    groups = Groups(rules=Rules(memory_bytes=5, processes=6), root=tmp_path, own=tmp_path / "own")
+        prepare(tmp_path / name, "memory.limit_in_bytes", "pids.max", "cpu.cfs_quota_us")
+    groups = Groups(rules=LIMITED, root=tmp_path, own=tmp_path / "own")
     group = groups.of(tmp_path)
-    assert set(group.controllers) <= controllers
-    assert [path.parent for path in group.folders] == [tmp_path / name for name in folders][: len(group.folders)]
+    assert group.controllers == controllers
+    assert [path.parent for path in group.folders] == [tmp_path / name for name in folders]
+    assert group.joins == tuple(path / "tasks" for path in group.folders)
+    assert group.version == (1 if folders else 0)
+
+
+LIMITED = Rules(memory_bytes=5, processes=6, processors=1.5)
+KERNEL_MAKES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cgroup.controllers", "cgroup.procs")
+
+
+def prepare(parent, *names):
+    """What the kernel would put into the group of this process: a folder on a disk stays empty."""
+    folder = parent / group_name(parent)
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def group_name(parent):
+    root = next(path for path in (parent, *parent.parents) if (path / "own").exists())
+    return f"xnagent-{os.getpid()}-{sha256(str(root).encode()).hexdigest()[:12]}"
+
+
+def offering(place, offered, *, passed_on):
+    """A folder of version 2."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "cgroup.controllers").write_text(f"{offered}\n")
+    (place / "cgroup.subtree_control").write_text(f"{passed_on}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "places", "chosen", "controllers"),
+    [
+        ("0::/\n", {".": "cpu memory pids"}, ".", {"cpu", "memory", "pids"}),
+        ("0::/a/run.scope\n", {".": "memory", "a": "memory pids", "a/run.scope": ""}, "a", {"memory", "pids"}),
+        ("0::/a/run.scope\n", {".": "memory pids cpu", "a": "", "a/run.scope": ""}, ".", {"cpu", "memory", "pids"}),
+        ("0::/s\n", {".": "", "s": "pids"}, "s", {"pids"}),
+        ("0::/\n", {".": "hugetlb io"}, None, set()),
+        ("0::/gone\n", {}, None, set()),
+    ],
+)
+def test_version_2_has_one_folder_below_the_place_that_can_limit_most(tmp_path, own, places, chosen, controllers):
+    (tmp_path / "own").write_text(own)
+    for name, passed_on in places.items():
+        offering(tmp_path / name, passed_on, passed_on=passed_on)
+    made = None if chosen is None else prepare(tmp_path / chosen, *KERNEL_MAKES, "memory.events", "pids.events")
+    groups = Groups(rules=LIMITED, root=tmp_path, own=tmp_path / "own")
+    group = groups.of(tmp_path)
+    assert group.controllers == controllers
+    assert group.folders == (() if made is None else (made,))
+    assert group.version == (0 if made is None else 2)
+    if made is None:
+        return
+    assert group.joins == (made / "cgroup.procs",)
+    wanted = {"memory": ("memory.max", "5"), "pids": ("pids.max", "6"), "cpu": ("cpu.max", "150000")}
+    for controller, (name, limit) in wanted.items():
+        assert (made / name).read_text() == (limit if controller in controllers else "")
+    (made / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (made / "pids.events").write_text("max 7\n")
+    expected = {"memory": 2, "pids": 7, "cpu": 0}
+    assert group.counts() == {name: expected[name] for name in controllers}
+
+
+def test_version_2_is_asked_for_what_it_offers_and_does_not_pass_on_yet(tmp_path):
+    """One by one: together, one that is not offered would be the end of all."""
+    (tmp_path / "own").write_text("0::/\n")
+    offering(tmp_path, "cpu memory", passed_on="")
+    asked = []
+
+    class Control(type(tmp_path)):
+        def write_text(self, text, *_):
+            asked.append(text)
+            if text == "+cpu":
+                raise OSError(16, "busy")
+
+    assert _offered(Control(tmp_path), frozenset({"cpu", "memory", "pids"})) == frozenset()
+    assert asked == ["+cpu", "+memory"]
+
+
+def unified():
+    """Where version 2 is on this machine, and what it offers."""
+    lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    place = next((Path(fields[1]) for fields in lines if fields[2] == "cgroup2"), None)
+    if place is None:
+        pytest.skip("no cgroup2 is mounted here")
+    return place, set((place / "cgroup.controllers").read_text().split())
+
+
+def test_a_real_version_2_that_offers_nothing_of_use_limits_nothing_and_is_left_as_it_was(tmp_path):
+    place, offered = unified()
+    if offered & {"memory", "pids", "cpu"}:
+        pytest.skip("version 2 offers memory, pids or cpu here")
+    before = sorted(path.name for path in place.iterdir())
+    (tmp_path / "own").write_text("0::/\n")
+    groups = Groups(rules=LIMITED, root=place, own=tmp_path / "own")
+    assert (groups.of(tmp_path).folders, groups.of(tmp_path).controllers) == ((), frozenset())
+    groups.close()
+    assert sorted(path.name for path in place.iterdir()) == before
+
+
+async def test_a_real_version_2_holds_what_a_run_uses(ground, python):
+    place, offered = unified()
+    if not {"memory", "pids"} <= offered:
+        pytest.skip(f"cgroup v2 offers {' '.join(sorted(offered)) or 'nothing'} here, not memory and pids")
+    groups = Groups(rules=Rules(memory_bytes=MANY_BYTES, processes=64), root=place)
+    group = groups.of(ground.tree.scratch)
+    groups.close()
+    if not {"memory", "pids"} <= group.controllers:
+        pytest.skip("no cgroup v2 is delegated to this user here")
+    assert group.version == 2
+    command = HUNGRY.replace("python3", python)
+    _, output = await ground.run(command, memory_bytes=MANY_BYTES, processes=64)
+    assert "[killed: out of memory (limit 300 MiB" in output
 
 
 def test_sizes_are_told_for_people():

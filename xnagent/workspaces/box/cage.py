@@ -7,7 +7,6 @@ Descriptors 3 and 4 are told whether processes were left, and what the command c
 
 import ctypes
 import os
-import signal
 import sys
 import time
 
@@ -26,6 +25,11 @@ LINGER_SECONDS, KILLING_SECONDS, PAUSE_SECONDS = 0.2, 5.0, 0.02
 SETUP_FAILED, NOT_FOUND = 125, 127
 LEFT, STATUS = 3, 4
 KIND, FOLDER = 0o170000, 0o040000
+HANGUP, INTERRUPT, KILL, BROKEN_PIPE, ALARM, TERMINATE, CHILD, TOO_LARGE = 1, 2, 9, 13, 14, 15, 17, 25
+"""Signals, the same on both architectures. The module that names them takes as long to load as all the rest."""
+DEFAULT, IGNORE = 0, 1
+BLOCK, SET_MASK = 0, 2
+SET_BYTES = 128
 
 
 class Program(ctypes.Structure):
@@ -41,32 +45,38 @@ def main(arguments: list[str]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     _control(libc, option=SET_SUBREAPER, value=1)
     os.setpgid(0, 0)
-    signal.signal(signal.SIGALRM, _end_all)
-    _control(libc, option=SET_DEATH_SIGNAL, value=signal.SIGALRM)
+    waited_for, before = _signals(libc, CHILD, ALARM), _signals(libc)
+    libc.signal(CHILD, ctypes.c_void_p(DEFAULT))
+    libc.sigprocmask(BLOCK, waited_for, before)
+    _control(libc, option=SET_DEATH_SIGNAL, value=ALARM)
     child = os.fork()
     if child == 0:
+        libc.sigprocmask(SET_MASK, before, None)
         _become(libc, fields, line=arguments[1:])
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    code = _wait_for(child)
+    for number in (TERMINATE, INTERRUPT, HANGUP):
+        libc.signal(number, ctypes.c_void_p(IGNORE))
+    code = _wait_for(libc, child, signals=waited_for)
     _see_off()
     os.write(STATUS, b'{ "exit-code": %d }\n' % code)
     return code
 
 
-def _end_all(_number: int, _frame: object) -> None:
-    """Whoever wanted the command is gone."""
-    _are_gone(KILLING_SECONDS, kill=True)
-    os._exit(128 + signal.SIGKILL)
+def _signals(libc: ctypes.CDLL, *numbers: int) -> ctypes.Array[ctypes.c_char]:
+    """A `sigset_t`."""
+    made = ctypes.create_string_buffer(SET_BYTES)
+    libc.sigemptyset(made)
+    for number in numbers:
+        libc.sigaddset(made, number)
+    return made
 
 
 def _become(libc: ctypes.CDLL, fields: list[bytes], *, line: list[str]) -> None:
     try:
         os.setsid()
-        _control(libc, option=SET_DEATH_SIGNAL, value=signal.SIGKILL)
+        _control(libc, option=SET_DEATH_SIGNAL, value=KILL)
         os.closerange(3, 256)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        for number in (BROKEN_PIPE, TOO_LARGE):
+            libc.signal(number, ctypes.c_void_p(DEFAULT))
         _shut_in(libc, fields)
         os.execvp(line[0], line)
     except OSError as error:
@@ -130,12 +140,26 @@ def _checked(result: int, what: str) -> int:
     return result
 
 
-def _wait_for(child: int) -> int:
+def _wait_for(libc: ctypes.CDLL, child: int, *, signals: ctypes.Array[ctypes.c_char]) -> int:
+    """The command's exit status. Ends everything if whoever wanted the command is gone."""
     while True:
-        number, status = os.waitpid(-1, 0)
+        if libc.sigwaitinfo(signals, None) == ALARM:
+            _are_gone(KILLING_SECONDS, kill=True)
+            os._exit(128 + KILL)
+        code = _reaped(child)
+        if code is not None:
+            return code
+
+
+def _reaped(child: int) -> int | None:
+    """Takes leave of whoever has ended; the command's exit status, if it has."""
+    number = -1
+    while number:
+        number, status = os.waitpid(-1, os.WNOHANG)
         if number == child:
             code = os.waitstatus_to_exitcode(status)
             return 128 - code if code < 0 else code
+    return None
 
 
 def _see_off() -> None:
@@ -159,7 +183,7 @@ def _are_gone(limit_seconds: float, *, kill: bool) -> bool:
 
 def _kill(number: int) -> None:
     try:
-        os.kill(number, signal.SIGKILL)
+        os.kill(number, KILL)
     except OSError:
         return
 

@@ -41,6 +41,7 @@ cat "$1/secret" 2> /dev/null | grep -q secret && exit 12
 exit 7
 """
 _PROBE_CODE: Final = 7
+_PROBE_LIMITS: Final = ("1024", "1024", "60", "60")
 _MEANINGS: Final[Mapping[int, str]] = {
     11: "the workspace cannot be written to in it",
     12: "a file outside the workspace could be read in it",
@@ -151,8 +152,9 @@ def _run_in(place: Path, *, kind: Kind, environ: Mapping[str, str]) -> str | Non
     grounds = Grounds(sight=sight(environ, has_network=False), rules=Rules(), owner=owner_for(kind, "probe"))
     box = make_box(kind, grounds, environ=environ)
     shell = shutil.which("bash", path=search_path(environ)) or "/bin/sh"
-    sealed = box.seal(tree, (shell, "-c", _PROBE, "probe", str(place)), shell=shell)
-    line = (shell, "-c", BOXED_WRAPPER, "probe", str(place / "spool"), "1024", "--", *sealed.line)
+    plain = shutil.which("sh", path=search_path(environ)) or shell
+    sealed = box.seal(tree, (shell, "-c", _PROBE, "probe", str(place)), shell=plain)
+    line = (plain, "-c", BOXED_WRAPPER, "probe", str(place / "spool"), *_PROBE_LIMITS, "--", *sealed.line)
     reader, writer = os.pipe()
     try:
         done = subprocess.run(

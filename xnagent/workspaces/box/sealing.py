@@ -22,7 +22,7 @@ _FIRST_DESCRIPTOR: Final = 10
 INSIDE: Final = """\
 trap : TERM INT HUP
 exec 4>&2 2> /dev/null
-"$@" 2>&4 3>&- 4>&-
+( exec "$@" 2>&4 3>&- 4>&- )
 code=$?
 n=0
 while [ $n -lt 10 ]; do
@@ -49,6 +49,12 @@ class Rules:
     """Of all processes of a run together."""
     processes: int = 512
     """Of a run, threads included."""
+    processors: float | None = None
+    """That a run may use at once; None: all."""
+    cpu_seconds: int = 3_600
+    """Of processor time, for each process."""
+    open_files: int = 4_096
+    """In each process."""
     file_bytes: int = 1024**3
     """A single file's size."""
     disk_bytes: int = 8 * 1024**3

@@ -6,6 +6,7 @@ import errno
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from xnagent.workspaces.box.syscalls import (
@@ -68,6 +69,7 @@ class Openings:
     """Only sockets are looked at."""
 
 
+@cache
 def assemble(architecture: int, openings: Openings) -> bytes:
     """The program for one architecture, in the byte order of both."""
     steps = [*_known_callers(architecture)]

@@ -20,6 +20,8 @@ BLOCK_BYTES: Final = 512
 STEP: Final = 1024
 TOO_LARGE_CODE: Final = 153
 """128 and SIGXFSZ."""
+TOO_LONG_CODE: Final = 152
+"""128 and SIGXCPU."""
 METER_SECONDS: Final = 2.0
 METER_PAUSES: Final = 20.0
 """How many times longer than a measurement the pause after it is."""
@@ -29,6 +31,9 @@ NO_NETWORK: Final = re.compile(
     rb"|Network is unreachable|ENETUNREACH|Failed to establish a new connection|error sending request"
 )
 NO_SOCKET: Final = re.compile(rb"[Ss]ocket[^\n]*(Operation not permitted|Permission denied|EPERM)")
+TOO_LONG: Final = re.compile(rb"CPU time limit exceeded")
+"""As a shell says it of what it started."""
+TOO_MANY_FILES: Final = re.compile(rb"Too many open files|EMFILE")
 READ_ONLY: Final = re.compile(rb"Read-only file system|EROFS")
 
 
@@ -78,6 +83,10 @@ class Watch:
             told.append(f"[blocked: no more than {rules.processes} processes and threads at once in this sandbox]")
         if exit_code == TOO_LARGE_CODE:
             told.append(f"[killed: a file would have grown over {sized(rules.file_bytes)}]")
+        if exit_code == TOO_LONG_CODE or TOO_LONG.search(output):
+            told.append(f"[killed: a process had used {rules.cpu_seconds} s of processor time]")
+        if exit_code is None and after.get("cpu", 0) > self.before.get("cpu", 0):
+            told.append(f"[slowed: no more than {rules.processors:g} processors at once in this sandbox]")
         if exit_code != 0:
             told += _hints(output, rules)
         return tuple(told)
@@ -182,6 +191,8 @@ def _hints(output: bytes, rules: Rules) -> list[str]:
         return ["[blocked: network is off in this sandbox]"]
     if NO_SOCKET.search(end):
         return ["[blocked: this kind of socket is off in this sandbox]"]
+    if TOO_MANY_FILES.search(end):
+        return [f"[blocked: no more than {rules.open_files} open files in a process of this sandbox]"]
     if READ_ONLY.search(end):
         return ["[blocked: only the workspace, $HOME and $TMPDIR can be written in this sandbox]"]
     return []
