@@ -115,7 +115,8 @@ async def test_I2_news_after_a_refused_rebase_are_made_anew(tmp_path: Path):
     nudge = SpineExtended(agent=PLANNER, kind="message", items=(UserText(text="x", origin="harness"),))
     await store.append(nudge, FactRecorded(fact=FactId("f1"), text="w " * 900, source="r1"))
     room = Room(window_tokens=1_400, max_output_tokens=500, head_tokens=100)
-    seat = SimpleNamespace(agent=PLANNER, policy=RebasePolicy(), room=room, head_tokens=100, price=None)
+    model = SimpleNamespace(model="m")
+    seat = SimpleNamespace(agent=PLANNER, policy=RebasePolicy(), room=room, head_tokens=100, price=None, manifest=model)
 
     async def tell() -> None:
         await append_news(SimpleNamespace(log=store), seat, make=state_message)

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from tests.core.sessions import Story, delegated, evidence, settled
 from xnagent.core import events as ev
+from xnagent.core.due import is_due
 from xnagent.core.ids import PLANNER, AgentId, FactId, RunId, TaskId, Ticket
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem
-from xnagent.core.rebase import RebasePolicy, Room, is_due
+from xnagent.core.rebase import RebasePolicy, Room
 from xnagent.core.spine import missing_calls
 from xnagent.core.spine_events import ReplyReceived, ResultOffloaded, SpineExtended, ToolFinished
 from xnagent.core.state import active_runs

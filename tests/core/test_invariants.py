@@ -17,11 +17,12 @@ from xnagent.core import events as ev
 from xnagent.core.board import OPEN_TASK
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.delta import delta
+from xnagent.core.due import RETRY_GROWTH_SHARE, is_due
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, CallId, FactId, RunId
 from xnagent.core.items import ToolCall, ToolResult, UserText, calls_of, is_balanced
 from xnagent.core.messages import state_message
-from xnagent.core.rebase import RETRY_GROWTH_SHARE, RebasePolicy, is_due
+from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine import Spine, add_reply, add_result, estimate, extend
 from xnagent.core.spine_events import SpineRebased
 from xnagent.core.tokens import Usage

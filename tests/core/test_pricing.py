@@ -9,11 +9,9 @@ from xnagent.core.pricing import (
     OffPeak,
     Price,
     Tier,
-    break_even_steps,
     ceiling_usd,
     cost_usd,
     price_for,
-    reread_usd,
     write_usd,
 )
 from xnagent.core.tokens import Usage
@@ -60,23 +58,9 @@ def test_T27_the_ceiling_assumes_that_nothing_is_cached():
     assert ceiling_usd(1_000, 100, price=None) is None
 
 
-def test_M51_a_rebase_pays_back_after_so_many_steps():
-    written = write_usd(2_000, ANTHROPIC) - reread_usd(2_000, ANTHROPIC)
-    saved = reread_usd(50_000, ANTHROPIC)
-    assert break_even_steps(dropped=50_000, written=2_000, price=ANTHROPIC) == pytest.approx(written / saved)
+def test_what_is_sent_that_no_cache_holds_costs_its_write():
     assert write_usd(1_000_000, OPENAI) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("dropped", "price"),
-    [(50_000, None), (0, OPENAI), (-3, OPENAI), (50_000, Price(input_usd=1, cached_usd=0, output_usd=1))],
-)
-def test_M51_never_or_unknown_is_none(dropped: int, price: Price | None):
-    assert break_even_steps(dropped=dropped, written=2_000, price=price) is None
-
-
-def test_M51_where_writing_is_no_dearer_it_pays_at_once():
-    assert break_even_steps(dropped=1, written=9, price=Price(input_usd=1, cached_usd=2, output_usd=1)) == 0.0
+    assert write_usd(1_000_000, ANTHROPIC) == 3.75
 
 
 BY_LIFETIME = Price(input_usd=4, cached_usd=0.4, cache_write_usd=5, cache_write_long_usd=8, output_usd=20)

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from tests.core.sessions import ROOM, Story, example, fact, rebased, task
 from tests.core.test_items import THINK, call, result, user
 from xnagent.core.archive import archived
+from xnagent.core.due import Conditions, is_due, sizes_of, verdict
+from xnagent.core.events import SessionResumed
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
 from xnagent.core.items import AssistantText, Reasoning, ToolCall, ToolResult, UserText, calls_of, is_balanced
 from xnagent.core.pricing import Price
-from xnagent.core.rebase import RebasePlan, RebasePolicy, Room, clip_item, is_due, plan_rebase, room_for
-from xnagent.core.spine import Spine, estimate, extend
-from xnagent.core.spine_events import RebaseRefused
+from xnagent.core.rebase import RebasePlan, RebasePolicy, Room, clip_item, plan_rebase, room_for
+from xnagent.core.rent import Rates, Rent
+from xnagent.core.spine import Spine, estimate, extend, hand_over, replace_items
+from xnagent.core.spine_events import RebaseRefused, RebasesSuspended, RequestStarted
 from xnagent.core.tokens import estimate_items
 
 B001 = (
@@ -122,35 +125,84 @@ def test_M19_nothing_is_due_where_nothing_can_go(spine: Spine):
     assert is_due(spine, Room(window_tokens=0, max_output_tokens=0, head_tokens=9), policy=RebasePolicy()) is None
 
 
+def held_spine(**fields) -> Spine:
+    """20,000 tokens, all in the cache; 5,000 after what was told last, 400 of checkpoint: 13,600 can go."""
+    shape = {"tokens": 19_000, "first_tokens": 0, "tokens_to_state": 14_000, "told_tokens": 14_000}
+    sent = {"requests": 5, "held_tokens": 20_000, "anchor_tokens": 20_000, "tokens_since_anchor": 0}
+    return spine_with((user(), user(), user()), **{**shape, **sent, "view_tokens": 400, **fields})
+
+
+RENT = 13_600 * 0.3 / 1_000_000
+"""Of each request."""
+WRITE = 5_400 * (3 - 0.3) / 1_000_000
+"""Of checkpoint and tail."""
+
+
 @pytest.mark.parametrize(
-    ("reread", "price", "policy", "cause"),
+    ("paid", "price", "policy", "cause"),
     [
-        (9_999, PRICE, "economic", None),
-        (10_000, PRICE, "economic", "economic"),
-        (10_000, PRICE, "threshold", None),
-        (10_000, None, "economic", None),
-        (10_000, Price(input_usd=3, cached_usd=0, output_usd=1), "economic", None),
-        (12_499, Price(input_usd=3, cached_usd=0.3, output_usd=1, cache_write_usd=3.75), "economic", None),
-        (12_500, Price(input_usd=3, cached_usd=0.3, output_usd=1, cache_write_usd=3.75), "economic", "economic"),
+        (WRITE - RENT - 1e-9, PRICE, "economic", None),
+        (WRITE - RENT + 1e-9, PRICE, "economic", "economic"),
+        (1.0, PRICE, "threshold", None),
+        (1.0, None, "economic", None),
+        (1.0, Price(input_usd=3, cached_usd=0, output_usd=1), "economic", None),
     ],
 )
-def test_M52_rent_or_buy_goes_when_the_rereads_have_cost_what_the_checkpoint_costs(reread, price, policy, cause):
-    """400 tokens of checkpoint and 600 of tail at ten times the price of a cached read."""
-    spine = spine_with((user(), user(), user()), tokens=5_600, tokens_at_state=5_000, reread_tokens=reread)
-    assert is_due(spine, ROOM, policy=RebasePolicy(policy=policy), price=price) == cause
+def test_M52_rent_or_buy_goes_when_the_rereads_have_cost_what_a_rebase_costs(paid, price, policy, cause):
+    rates = None if price is None else Rates(price=price)
+    spine = held_spine(rent=Rent(paid_usd=paid))
+    said = verdict(spine, ROOM, policy=RebasePolicy(policy=policy), conditions=Conditions(rates=rates))
+    assert (said.cause, bool(said.why)) == (cause, True)
 
 
-def test_M52_rereads_are_summed_for_each_request_and_start_anew_after_a_rebase():
+def test_M52_an_expired_cache_makes_it_due_at_once_and_too_small_a_gain_never():
+    policy, gone = RebasePolicy(), Conditions(rates=Rates(price=PRICE), has_expired=True)
+    assert is_due(held_spine(), ROOM, policy=policy, conditions=Conditions(rates=gone.rates)) is None
+    assert is_due(held_spine(), ROOM, policy=policy, conditions=gone) == "expired"
+    little = held_spine(told_tokens=3_000, tokens_to_state=3_000)
+    assert is_due(little, ROOM, policy=policy, conditions=gone) is None
+    assert "too many" in verdict(little, ROOM, policy=policy, conditions=gone).why
+
+
+def test_M52_a_workers_tail_is_what_fits_into_its_share_and_the_rest_can_go():
+    story = example()
+    run = AgentId("r2")
+    story.launch(RunId("r2"))
+    for number in range(60):
+        story.step(f"output {number} " * 100, agent=run)
+    story.request(run)
+    room = Room(window_tokens=40_000, max_output_tokens=4_000, head_tokens=1_000)
+    spine, policy = replace(story.spine(run), pending_request=None), RebasePolicy()
+    sizes = sizes_of(spine, room, policy=policy)
+    assert sizes.after_tokens == 1_000 + spine.first_tokens + 400 + int(0.25 * room.usable_tokens)
+    made = plan_rebase(spine, "checkpoint " * 100, room=room, policy=policy)
+    assert made.tokens_after <= sizes.after_tokens + 400
+    assert sizes.whole_tokens == made.tokens_before
+
+
+def test_M52_rent_is_summed_for_each_request_and_starts_anew_after_a_rebase():
     story = Story()
     story.begin()
     story.step("x" * 1_000)
-    assert story.spine().reread_tokens == 0
-    story.add(fact("f1"))
-    story.step("y")
-    first = story.spine().reread_tokens
-    assert first == story.spine().droppable_tokens > 300
+    number = story.state.request_count + 1
+    started = replace(next(event for event in story.events if isinstance(event, RequestStarted)), request=number)
+    story.add(replace(started, rent_usd=0.25, rebase_usd=0.75))
+    assert story.spine().rent == Rent(paid_usd=0.25, lowest_usd=0.75)
+    story.add(replace(started, rent_usd=0.25, rebase_usd=0.75))
+    assert story.spine().rent.paid_usd == 0.25
     story.rebase()
-    assert (story.spine().reread_tokens, story.spine().droppable_tokens) == (0, 0)
+    assert story.spine().rent == Rent()
+    story.add(replace(started, request=number + 1))
+    assert story.spine().rent == Rent()
+
+
+def test_T9_after_a_rebase_the_soft_limit_waits_for_three_requests_and_the_hard_one_does_not():
+    policy = RebasePolicy(policy="threshold")
+    room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
+    for requests, cause in ((0, None), (2, None), (3, "soft")):
+        spine = replace(sized(7_000), generation=1, requests=requests)
+        assert is_due(spine, room, policy=policy) == cause
+        assert is_due(replace(spine, anchor_tokens=9_500), room, policy=policy) == "hard"
 
 
 def plan_of(before: int, after: int) -> RebasePlan:
@@ -197,6 +249,28 @@ def test_T9_I7_a_refusal_holds_until_the_spine_has_grown_by_a_tenth_of_the_windo
     for size, cause in ((6_500, None), (7_499, None), (7_500, "soft"), (9_001, "hard")):
         assert is_due(replace(refused, anchor_tokens=size), room, policy=RebasePolicy()) == cause
     assert is_due(replace(refused, refused_at=9_000, anchor_tokens=9_001), room, policy=RebasePolicy()) == "hard"
+
+
+def test_T10_three_refusals_suspend_rebases_until_the_spine_has_grown_or_the_model_is_another():
+    room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
+    story = Story()
+    story.begin()
+    state = replace(story.state, spines={PLANNER: sized(9_100)})
+    refusal = RebaseRefused(
+        agent=PLANNER, cause="hard", tokens_before=9_100, tokens_after=9_000, detail="", checkpoint_tokens=700
+    )
+    for _ in range(3):
+        assert is_due(state.spines[PLANNER], room, policy=RebasePolicy()) == "hard"
+        state = fold(state, refusal)
+    state = fold(state, RebasesSuspended(agent=PLANNER, refusals=3, tokens=9_100, detail=""))
+    suspended = state.spines[PLANNER]
+    assert (suspended.refusals, suspended.is_suspended, suspended.view_tokens) == (3, True, 700)
+    for size, cause in ((9_100, None), (10_099, None), (10_100, "hard")):
+        assert is_due(replace(suspended, anchor_tokens=size), room, policy=RebasePolicy()) == cause
+    resumed = fold(state, SessionResumed(epoch=2)).spines[PLANNER]
+    assert (resumed.refusals, resumed.is_suspended) == (0, False)
+    assert not hand_over(suspended).is_suspended
+    assert not replace_items(suspended, suspended.items, board=None, cursor=0).is_suspended
 
 
 def test_M20_a_rebase_before_the_news_tells_them_so_that_nothing_is_left_to_append():

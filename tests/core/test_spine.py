@@ -8,11 +8,12 @@ import pytest
 from tests.core.reading import causes_in, deltas_in, state_in
 from tests.core.sessions import ROOM, Story, delegated, example, fact, settled, task
 from xnagent.core import events as ev
+from xnagent.core.due import is_due, is_over
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
 from xnagent.core.items import AssistantText, ToolCall, ToolResult, UserText
 from xnagent.core.lifetime import Wait
-from xnagent.core.rebase import RebasePolicy, Room, is_due, is_over
+from xnagent.core.rebase import RebasePolicy, Room
 from xnagent.core.spine import (
     Spine,
     add_reply,
@@ -90,7 +91,7 @@ def test_M12_the_position_of_the_newest_state_message_is_known():
         told = story.tell()
         spine = story.spine()
         assert spine.items[spine.state_at] is told.items[0]
-        assert spine.tokens_at_state == sum_of(spine.items[: spine.state_at])
+        assert spine.tokens_to_state == sum_of(spine.items[: spine.state_at + 1])
         story.step("ok", "ok")
 
 
@@ -173,7 +174,7 @@ def test_B049_a_repeated_request_counts_once_and_is_not_rebased_under_way():
     story.request()
     once = story.spine()
     story.request()
-    assert (story.spine().requests, story.spine().reread_tokens) == (once.requests, once.reread_tokens)
+    assert (story.spine().requests, story.spine().rent) == (once.requests, once.rent)
     assert (
         is_due(story.spine(), Room(window_tokens=1, max_output_tokens=0, head_tokens=9), policy=RebasePolicy()) is None
     )

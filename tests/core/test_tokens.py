@@ -1,17 +1,26 @@
 """Estimates, anchors and sums of tokens."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.sessions import Story, fact
+from xnagent.core.due import is_over, most_likely
+from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, CallId
 from xnagent.core.items import AssistantText, Reasoning, ToolCall, ToolResult, UserText
-from xnagent.core.rebase import RebasePolicy, Room, is_over
+from xnagent.core.rebase import RebasePolicy, Room
 from xnagent.core.spine import Spine, add_reply, add_result, estimate, extend, start_request
 from xnagent.core.spine_events import RequestStarted
+from xnagent.core.state import ratio_of
 from xnagent.core.tokens import (
+    WEIGHED_PAIRS,
+    Calibration,
     Usage,
     add_usage,
+    calibrate,
     estimate_head,
     estimate_item,
     estimate_items,
@@ -165,3 +174,59 @@ def test_M62_a_request_that_may_be_sent_leaves_room_for_the_output(size: int, ou
 )
 def test_M33_unknown_numbers_stay_unknown(left: Usage, right: Usage, total: Usage):
     assert add_usage(left, right) == total == add_usage(right, left)
+
+
+def test_M56_M59_the_ratio_weighs_what_is_only_estimated_and_leaves_reports_alone():
+    spine = extend(Spine(agent=PLANNER), [UserText(text="a" * 10_000, origin="user")])
+    assert estimate(spine, 1_000, ratio=1.5) == round(1.5 * (1_000 + 3_008))
+    longer = extend(replied(spine, reported=1_500, output=100), [UserText(text="b" * 1_000, origin="state")])
+    assert estimate(longer, 1_000, ratio=1.5) == 1_600 + round(1.5 * 308)
+
+
+def test_T8_the_ratio_is_of_pairs_and_the_first_one_is_believed():
+    once = calibrate(Calibration(), reported=1_300, estimated=1_000)
+    assert once == Calibration(ratio=1.3, pairs=1)
+    assert calibrate(once, reported=1_100, estimated=1_000).ratio == pytest.approx(1.2)
+    for reported, estimated in ((None, 1_000), (900, 500), (249, 1_000), (4_001, 1_000)):
+        assert calibrate(once, reported=reported, estimated=estimated) is once
+
+
+@given(st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 40_000)), max_size=60))
+def test_M60_T7_the_ratio_stays_within_what_is_plausible_whatever_is_reported(pairs):
+    known = Calibration()
+    for reported, estimated in pairs:
+        before, known = known, calibrate(known, reported=reported, estimated=estimated)
+        assert 0.25 <= known.ratio <= 4.0
+        if before.pairs >= WEIGHED_PAIRS:
+            assert abs(known.ratio - before.ratio) <= (4.0 - 0.25) / WEIGHED_PAIRS
+
+
+def test_T8_the_log_holds_the_ratio_so_that_a_resumed_session_has_the_same():
+    """By model, from the estimate of all that was sent; the reply and what follows it are not in it."""
+    story = Story()
+    story.begin("Port it. " * 400)
+    story.tell()
+    sizes = []
+    for factor in (1.2, 1.4):
+        spine, head = story.spine(), story.state.manifests["m-planner"].head_tokens
+        sizes.append((head + spine.tokens, round(factor * (head + spine.tokens))))
+        usage = Usage(input_tokens=sizes[-1][1], output_tokens=50)
+        story.reply(PLANNER, AssistantText(text="long " * 500), usage=usage)
+        story.add(fact(f"f{factor}"))
+        story.tell()
+    ratio = sum(reported / estimated for estimated, reported in sizes) / 2
+    assert ratio_of(story.state, "m") == pytest.approx(ratio)
+    assert ratio_of(story.state, "another") == 1.0
+    assert fold_all(story.events).calibrations == story.state.calibrations
+    story.reply(PLANNER, AssistantText(text="ok"), usage=Usage(input_tokens=9, output_tokens=9, is_estimated=True))
+    assert story.state.calibrations["m"].pairs == 2
+
+
+def test_M105_what_is_only_estimated_may_be_half_as_large_again():
+    room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
+    spine = replied(Spine(agent=PLANNER), reported=3_000, estimated=3_000)
+    news = extend(spine, [UserText(text="a" * 16_000, origin="state")])
+    assert estimate(news, 0) == 7_808
+    assert most_likely(news, room) == 7_808 + 2_404
+    assert is_over(news, room, policy=RebasePolicy())
+    assert not is_over(replace(news, anchor_tokens=2_000), room, policy=RebasePolicy())

@@ -9,15 +9,18 @@ from xnagent.agents.desk import Desk, HaltError, Seat, Sent
 from xnagent.agents.drifting import drifted
 from xnagent.agents.lasting import lasting
 from xnagent.agents.moment import moment_of
-from xnagent.agents.room import check_fit, exhausted, rebase
+from xnagent.agents.room import check_fit, conditions_of, exhausted, rebase, room_of
 from xnagent.core.caching import predicted_tokens
+from xnagent.core.due import costs_of
 from xnagent.core.fallback import model_in_force, replacement
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
+from xnagent.core.rebase import size_of
+from xnagent.core.rent import Costs
 from xnagent.core.retry import Tried, next_wait_seconds
-from xnagent.core.spine import Spine, estimate, held_by, most_tokens
+from xnagent.core.spine import Spine, held_by, most_tokens
 from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
 from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import Usage, estimate_items
@@ -39,7 +42,7 @@ async def ask(desk: Desk, seat: Seat) -> None:
     while fault is not None and fault.fault == "context_overflow":
         spine = spine_of(desk.log.state, seat.agent)
         if spine.unanswered_rebases or not await rebase(desk, seat, cause="overflow"):
-            await exhausted(desk, seat, size=estimate(spine, seat.head_tokens))
+            await exhausted(desk, seat, size=size_of(spine, room_of(desk.log.state, seat)))
         fault = await _ask_once(desk, seat)
     if fault is not None and not _is_replaced(desk.log.state, seat):
         raise fault
@@ -73,7 +76,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     """
     state = desk.log.ahead
     spine = spine_of(state, seat.agent)
-    size = estimate(spine, seat.head_tokens)
+    size = size_of(spine, room_of(state, seat))
     chosen = lasting(desk, seat, size_tokens=size)
     wanted = _wanted(seat, spine, size=size, is_long=chosen.long_items > 0)
     refusal = refuse_request(state, desk.limits, wanted=wanted)
@@ -89,6 +92,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
             f"request {request} of {seat.agent} does not extend the one before it: {broken.segment}: {broken.detail}"
         )
         raise PrefixBrokenError(message)
+    owed = _owed(desk, seat)
     started = RequestStarted(
         agent=seat.agent,
         request=request,
@@ -104,11 +108,19 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         ceiling_tokens=wanted.input_tokens + wanted.max_output_tokens,
         long_items=chosen.long_items,
         waited_seconds=chosen.waited_seconds,
+        rent_usd=None if owed is None else owed.rent_usd,
+        rebase_usd=owed.price_usd if owed is not None and owed.is_warm else None,
     )
     events = (started,) if broken is None else (broken, started)
     await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
+
+
+def _owed(desk: Desk, seat: Seat) -> Costs | None:
+    state = desk.log.state
+    spine, room = spine_of(state, seat.agent), room_of(state, seat)
+    return costs_of(spine, room, policy=seat.policy, conditions=conditions_of(desk, seat))
 
 
 def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:

@@ -30,6 +30,10 @@ RESTORED: Final = """\
 Your working tree was made again from the log, because this session went on without its old folder. Files that git
 ignores (build outputs, installed packages) and commits of your own are not in it."""
 
+FULL: Final = """\
+Your context is full, and nothing more of it can be left out: this is your last step in this run. Hand in now with
+`submit`; say honestly how far you came and what is left to do."""
+
 LAST_STEP: Final = "This is your last step in this run: hand in now with `submit`; say honestly how far you came."
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from xnagent.agents.desk import Desk
 from xnagent.core.ids import AgentId
 from xnagent.core.items import ToolCall, ToolResult
 from xnagent.core.offload import cuts, offloaded, results_limit, whole_of
 from xnagent.core.spine import Spine, Whole, missing_calls
-from xnagent.core.spine_events import ResultOffloaded, ToolFinished
+from xnagent.core.spine_events import ResultOffloaded, ResultShortened, Rung, ToolFinished
 from xnagent.core.state import spine_of, work_of
 from xnagent.core.text import clean, first_line
 from xnagent.ports import Outcome
+
+Cut: TypeAlias = ResultShortened | ResultOffloaded
 
 ADVICE_AFTER = 3
 REMARKED = (3, 5, 8, 13, 21)
@@ -37,33 +40,59 @@ async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome
         exit_code=outcome.exit_code,
         duration_seconds=round(seconds, 3),
     )
-    offloads, finished = _within_limit(desk, finished)
-    await desk.log.append(*offloads, *outcome.events, finished, durable=is_effect)
+    own = _shortened_by_tool(finished, call)
+    cut, finished = _within_limit(desk, finished, call=call)
+    await desk.log.append(*own, *cut, *outcome.events, finished, durable=is_effect)
 
 
-def _within_limit(desk: Desk, finished: ToolFinished) -> tuple[tuple[ResultOffloaded, ...], ToolFinished]:
-    state = desk.log.ahead
-    spine = spine_of(state, finished.agent)
-    last = ToolResult(call_id=finished.call_id, text=finished.text)
-    rooms = cuts(spine, last, whole=whole_of(finished), limit=results_limit(state, finished.agent))
-    last_room = rooms.get(last.call_id)
-    if last_room is not None:
-        whole = whole_of(finished) or _stored(desk, finished.text)
-        artifact = finished.artifact if whole.is_page else whole.ticket
-        text = offloaded(finished.text, last_room, whole=whole)
-        finished = replace(finished, text=text, artifact=artifact, pages=())
-    earlier = [(spine.results[name], room) for name, room in rooms.items() if name != last.call_id]
-    return tuple(_offload(desk, spine, result=result, room=room) for result, room in earlier), finished
+def _shortened_by_tool(finished: ToolFinished, call: ToolCall) -> tuple[ResultShortened, ...]:
+    """The tool's own ways: it cut its output and kept the whole, or referred to what was read before."""
+    whole = whole_of(finished)
+    if whole is None:
+        return ()
+    if finished.pages and not finished.pages[0][1]:
+        return (_shortened(finished.agent, call, text=finished.text, rung="reference", place=whole.name),)
+    if finished.artifact is None:
+        return ()
+    return (_shortened(finished.agent, call, text=finished.text, rung="tool", place=finished.artifact),)
 
 
-def _offload(desk: Desk, spine: Spine, *, result: ToolResult, room: int) -> ResultOffloaded:
-    whole = spine.wholes.get(result.call_id) or _stored(desk, result.text)
-    return ResultOffloaded(
-        agent=spine.agent,
-        call_id=result.call_id,
-        text=offloaded(result.text, room, whole=whole),
-        artifact=whole.ticket,
+def _shortened(agent: AgentId, call: ToolCall, *, text: str, rung: Rung, place: str) -> ResultShortened:
+    return ResultShortened(
+        agent=agent, call_id=call.call_id, tool=call.name, rung=rung, characters=len(text), place=place
     )
+
+
+def _within_limit(desk: Desk, finished: ToolFinished, *, call: ToolCall) -> tuple[tuple[Cut, ...], ToolFinished]:
+    """What a result that is too long, alone or with those of its step, leaves in the spine, and the events of it."""
+    state = desk.log.ahead
+    spine, limit = spine_of(state, finished.agent), results_limit(state, finished.agent)
+    last = ToolResult(call_id=finished.call_id, text=finished.text)
+    rooms = cuts(spine, last, whole=whole_of(finished), limit=limit)
+    events: list[Cut] = []
+    for other in spine.open_calls:
+        if other.call_id in rooms and other.call_id != last.call_id:
+            events += _offload(desk, spine, call=other, room=rooms[other.call_id], limit=limit)
+    if last.call_id not in rooms:
+        return tuple(events), finished
+    whole = whole_of(finished) or _stored(desk, finished.text)
+    artifact = finished.artifact if whole.is_page else whole.ticket
+    text = offloaded(finished.text, rooms[last.call_id], whole=whole)
+    rung = _rung(finished.text, limit)
+    told = _shortened(finished.agent, call, text=text, rung=rung, place=whole.name)
+    return (told, *events), replace(finished, text=text, artifact=artifact, pages=())
+
+
+def _rung(text: str, limit: int) -> Rung:
+    return "result" if len(text) > limit else "step"
+
+
+def _offload(desk: Desk, spine: Spine, *, call: ToolCall, room: int, limit: int) -> tuple[Cut, Cut]:
+    text = spine.results[call.call_id].text
+    whole = spine.wholes.get(call.call_id) or _stored(desk, text)
+    shorter = offloaded(text, room, whole=whole)
+    told = _shortened(spine.agent, call, text=shorter, rung=_rung(text, limit), place=whole.name)
+    return told, ResultOffloaded(agent=spine.agent, call_id=call.call_id, text=shorter, artifact=whole.ticket)
 
 
 def _stored(desk: Desk, text: str) -> Whole:

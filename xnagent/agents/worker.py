@@ -11,9 +11,9 @@ import anyio
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
 from xnagent.agents.judging import Judge
 from xnagent.agents.keeping import Keeper
-from xnagent.agents.prompting import LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
+from xnagent.agents.prompting import FULL, LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
 from xnagent.agents.results import close_calls
-from xnagent.agents.room import append_news, make_room
+from xnagent.agents.room import append_news, is_full, make_room
 from xnagent.agents.step import do_calls, step
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
 from xnagent.core.ids import RunId, agent_of
@@ -110,10 +110,7 @@ class WorkerAgent:
             return
         await make_room(self.desk, seat)
         await append_news(self.desk, seat, make=partial(inbox_message, run=run))
-        last = harness_message(run, LAST_STEP)
-        is_told = spine_of(log.state, seat.agent).items[-1:] == last.items
-        if steps == self.desk.limits.run_steps - 1 and steps and not is_told:
-            await log.append(last)
+        await tell_last(self.desk, seat, run=run, steps=steps)
 
     async def _hand_in_text(self, run: RunId, seat: Seat) -> bool:
         """After a reply without a call: ask once for the hand-in, then take the text for it."""
@@ -160,6 +157,21 @@ class WorkerAgent:
             await self._close(run, code="CANCELLED")
         reason = work_of(self.desk.log.state, agent_of(run)).cancel_reason or "the Planner finished before it began"
         await self.desk.log.append(RunSettled(run=run, status="cancelled", reason=reason))
+
+
+async def tell_last(desk: Desk, seat: Seat, *, run: RunId, steps: int) -> None:
+    """Ask for the hand-in where this is the last step: by their number, or because nothing more fits (M104)."""
+    told = spine_of(desk.log.state, seat.agent).items
+    last, full = harness_message(run, LAST_STEP), harness_message(run, FULL)
+    if steps and steps == desk.limits.run_steps - 1:
+        if told[-1:] != last.items:
+            await desk.log.append(last)
+        return
+    if not steps or told[-1:] == full.items or not await is_full(desk, seat):
+        return
+    if full.items[0] in told:
+        raise RunFailedError("context exhausted: asked to hand in while there was room, the Worker went on")
+    await desk.log.append(full)
 
 
 async def end_commands(agent: WorkerAgent, run: RunId) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -12,6 +12,7 @@ from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_names
 from xnagent.core.checkpoint import checkpoint
+from xnagent.core.clearing import old_results
 from xnagent.core.events import (
     Event,
     FactCorrected,
@@ -33,11 +34,13 @@ from xnagent.core.events import (
 )
 from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
-from xnagent.core.ids import PLANNER, AgentId, RunId, Ticket, role_of
+from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, Ticket, role_of
+from xnagent.core.items import ToolResult
 from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
-from xnagent.core.rebase import Room, plan_rebase, room_for
+from xnagent.core.rebase import RebasePolicy, Room, kept_tail, plan_rebase, room_for
 from xnagent.core.reserving import Prospect
+from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
     ModelReplaced,
@@ -47,7 +50,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolFinished,
 )
-from xnagent.core.state import SessionState, spine_of
+from xnagent.core.state import SessionState, ratio_of, spine_of
 from xnagent.errors import UsageError
 from xnagent.models.wires import encode
 from xnagent.ports import Call, Outcome
@@ -165,7 +168,10 @@ class _Replay:
         spine = spine_of(before, event.agent)
         room = room_for(spine, _room(before, event), cause=event.cause)
         policy = self.settings.spine.to_policy() if event.agent == PLANNER else worker_policy(self.settings)
-        plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy)
+        if event.edition == 1:
+            policy = replace(policy, tail_tokens=None)
+        tickets = tickets_for(spine, room, policy=policy) if event.edition > 1 else {}
+        plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy, tickets=tickets)
         if plan.items != event.items:
             self._differs(seq, f"rebase of {event.agent}: another spine")
 
@@ -279,7 +285,21 @@ def _room(state: SessionState, event: SpineRebased) -> Room:
     named = f"worker:{run.model}" if run is not None and run.model else role_of(event.agent)
     manifest: ManifestRecorded = state.manifests[event.manifest or state.role_manifest[named]]
     head = manifest.head_tokens
-    return Room(window_tokens=manifest.window_tokens, max_output_tokens=manifest.max_output_tokens, head_tokens=head)
+    return Room(
+        window_tokens=manifest.window_tokens,
+        max_output_tokens=manifest.max_output_tokens,
+        head_tokens=head,
+        ratio=ratio_of(state, manifest.model) if event.edition > 1 else 1.0,
+    )
+
+
+def tickets_for(spine: Spine, room: Room, *, policy: RebasePolicy) -> Mapping[CallId, Ticket]:
+    """The tickets that a rebase gives to a Worker's old results: each is the hash of the result."""
+    if spine.agent == PLANNER:
+        return {}
+    old = set(old_results(kept_tail(spine, room, policy=policy)))
+    texts = {item.call_id: item.text for item in spine.items if isinstance(item, ToolResult) and item.call_id in old}
+    return {call_id: ticket_of(digest(text.encode())) for call_id, text in texts.items()}
 
 
 def replay(events: Iterable[Stored]) -> Replayed:

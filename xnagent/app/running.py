@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -41,7 +42,7 @@ from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceE
 from xnagent.orchestrator import Orchestrator
 from xnagent.ports import Workspaces
 from xnagent.store.mailbox import Letter
-from xnagent.store.place import unsettled_seconds
+from xnagent.store.place import idle_seconds, unsettled_seconds
 from xnagent.store.placed import PlacedLog
 from xnagent.workspaces.addresses import Address
 
@@ -160,9 +161,15 @@ async def resume_session(
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
         await places.take_up(state, store)
-        lost = 0.0 if state.settled else await anyio.to_thread.run_sync(unsettled_seconds, host.place(session))
+        place = host.place(session)
+        lost = 0.0 if state.settled else await anyio.to_thread.run_sync(unsettled_seconds, place)
+        idle = partial(idle_seconds, place, after=store.last_seq - 1, now=host.clock.now())
         resumed = SessionResumed(
-            epoch=store.epoch, settings=settings.model_dump_json(), chosen=tuple(chosen), lost_seconds=lost
+            epoch=store.epoch,
+            settings=settings.model_dump_json(),
+            chosen=tuple(chosen),
+            lost_seconds=lost,
+            idle_seconds=await anyio.to_thread.run_sync(idle),
         )
         await store.append(resumed, *said)
         await discard_delivered(mailbox, said)

@@ -11,14 +11,16 @@ from xnagent.app.prospects import ASSUMED_LIFETIME_SECONDS, SessionProspects, ou
 from xnagent.app.running import is_over
 from xnagent.config.entry import Role
 from xnagent.core.checkpoint import checkpoint
+from xnagent.core.due import Conditions, is_due
 from xnagent.core.fallback import model_in_force
 from xnagent.core.forecast import Forecast, Outset, add_forecasts, forecast_request
 from xnagent.core.ids import PLANNER, AgentId, agent_of, role_of
 from xnagent.core.pricing import cost_usd
-from xnagent.core.rebase import Room, is_due, plan_rebase
+from xnagent.core.rebase import Room, plan_rebase
+from xnagent.core.rent import Rates
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.spine_events import ManifestRecorded
-from xnagent.core.state import SessionState, active_runs, spine_of
+from xnagent.core.state import SessionState, active_runs, ratio_of, spine_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage
 from xnagent.inspect.foreseen import ends_text, forecast_fields, forecast_table
@@ -94,7 +96,7 @@ def _forecast(standing: Standing, agent: AgentId) -> NextRequest:
     spine = spine_of(state, agent)
     manifest = state.manifests.get(spine.sent_manifest or state.role_manifest.get(_role(agent), ""))
     head = (manifest or standing.prospects.manifest(_role(agent), entry)).head_tokens
-    total = estimate(spine, head)
+    total = estimate(spine, head, ratio=ratio_of(state, entry.name))
     cached = min(total, _sent(spine, manifest, model=entry.name))
     rebase = _rebase(standing, agent, entry=entry, head_tokens=head)
     lasts = lifetime_of(spine, entry.cache)
@@ -128,15 +130,25 @@ def _rebase(standing: Standing, agent: AgentId, *, entry: ModelEntry, head_token
     state, settings, prospects = standing.state, standing.prospects.settings, standing.prospects
     policy = settings.spine.to_policy() if agent == PLANNER else worker_policy(settings)
     spine, terms = spine_of(state, agent), prospects.terms(_role(agent), entry)
-    room = Room(window_tokens=entry.window_tokens, max_output_tokens=terms.max_output_tokens, head_tokens=head_tokens)
-    cause = is_due(spine, room, policy=policy, price=entry.price)
+    room = Room(
+        window_tokens=entry.window_tokens,
+        max_output_tokens=terms.max_output_tokens,
+        head_tokens=head_tokens,
+        ratio=ratio_of(state, entry.name),
+    )
+    lasts = lifetime_of(spine, entry.cache)
+    conditions = Conditions(
+        rates=None if entry.price is None else Rates(price=entry.price, cache=entry.cache, is_long=spine.is_long_lived),
+        has_expired=lasts is not None and standing.age_seconds > lasts,
+    )
+    cause = is_due(spine, room, policy=policy, conditions=conditions)
     if cause is None:
         return None
     plan = plan_rebase(spine, checkpoint(state, agent), room=room, policy=policy)
     if not plan.has_gain(policy):
         return None
     habits = prospects.planner_habits() if agent == PLANNER else prospects.worker_habits(state)
-    is_warm = _is_warm(standing, lifetime_of(spine, entry.cache))
+    is_warm = _is_warm(standing, lasts)
     outset = Outset(prefix_tokens=plan.tokens_after, warm_tokens=head_tokens, is_warm=is_warm)
     after = forecast_request(outset, habits, terms=terms)
     return Rebase(cause=cause, tokens_after=plan.tokens_after, forecast=after)

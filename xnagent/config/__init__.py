@@ -43,6 +43,7 @@ _Number = BeforeValidator(_refuse_bool)
 Count: TypeAlias = Annotated[int, _Number, Field(ge=1)]
 """1, 2, 3…"""
 Processors: TypeAlias = Annotated[float, _Number, Field(ge=0.01, le=1_000_000)]
+Tokens: TypeAlias = Annotated[int, _Number, Field(ge=0)]
 Seconds: TypeAlias = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False)]
 Amount: TypeAlias = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False)]
 """Money, or another number that may be 0."""
@@ -117,6 +118,10 @@ class SpineSettings(Section):
     hard_share: Share = 0.9
     min_gain_share: Gain = 0.2
     tail_share: Gain = 0.25
+    tail_tokens: Count = 32_000
+    """No tail is longer, however large the window is."""
+    reserve_tokens: Tokens = 2_000
+    """A Worker whose history fits no more is asked for its hand-in while so much room is left."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

@@ -18,11 +18,13 @@ from xnagent.core.spine_events import (
     ModelReplaced,
     PrefixBroken,
     RebaseRefused,
+    RebasesSuspended,
     ReplyReceived,
     RequestFailed,
     RequestRetried,
     RequestStarted,
     ResultOffloaded,
+    ResultShortened,
     SpineExtended,
     SpineRebased,
     ToolFinished,
@@ -78,6 +80,8 @@ class SessionResumed:
     """Roles whose model the user names anew: what was given up before may be tried again."""
     lost_seconds: float = 0.0
     """What the process before spent on it, by the times of its events, if it was killed before it could say."""
+    idle_seconds: float | None = None
+    """Since the last event before; None: an older log does not say."""
     type: Literal["session_resumed"] = "session_resumed"
 
 
@@ -359,6 +363,7 @@ Event: TypeAlias = (
     | SpineRebased
     | ModelReplaced
     | RebaseRefused
+    | RebasesSuspended
     | RequestStarted
     | RequestRetried
     | RequestFailed
@@ -366,6 +371,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolFinished
     | ResultOffloaded
+    | ResultShortened
     | PrefixBroken
     | CacheDrifted
     | RunTreeSaved

@@ -95,8 +95,10 @@ def _session_started(state: SessionState, event: ev.SessionStarted) -> SessionSt
 def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionState:
     return evolve(
         forgive(state, event.chosen),
+        spines={name: evolve(spine, refusals=0, is_suspended=False) for name, spine in state.spines.items()},
         epoch=event.epoch,
         spent_seconds=state.spent_seconds + event.lost_seconds,
+        idle_seconds=event.idle_seconds,
         settled=None,
         finish=state.finish if _is_unfinished_end(state) else None,
         limit=None,

@@ -38,7 +38,7 @@ from xnagent.core.state import (
     work_of,
 )
 from xnagent.core.text import first_line
-from xnagent.core.tokens import add_usage
+from xnagent.core.tokens import Calibration, add_usage, calibrate
 
 KEPT_CALLS: Final = 80
 
@@ -105,8 +105,17 @@ def _model_replaced(state: SessionState, event: ev.ModelReplaced) -> SessionStat
 
 def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionState:
     spine = spine_of(state, event.agent)
-    spine = evolve(spine, refused_at=event.tokens_before, refusals=spine.refusals + 1)
+    spine = evolve(
+        spine,
+        refused_at=event.tokens_before,
+        refusals=spine.refusals + 1,
+        view_tokens=event.checkpoint_tokens or spine.view_tokens,
+    )
     return evolve(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))
+
+
+def _rebases_suspended(state: SessionState, event: ev.RebasesSuspended) -> SessionState:
+    return _with_spine(state, evolve(spine_of(state, event.agent), is_suspended=True))
 
 
 def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionState:
@@ -145,6 +154,7 @@ def _reply_received(state: SessionState, event: ev.ReplyReceived) -> SessionStat
         totals=_added(state.totals, role_of(event.agent), event=event),
         uses=_used(state, event),
         overcharge=max(state.overcharge, _overcharge(state, event)),
+        calibrations=_calibrated(state, event),
         model_totals=_added(state.model_totals, _model_of(state, event.agent), event=event),
         in_flight=_without(state, event.agent),
     )
@@ -166,6 +176,17 @@ def _after_planner_reply(state: SessionState, event: ev.ReplyReceived, *, spine:
 def _overcharge(state: SessionState, event: ev.ReplyReceived) -> float:
     ceiling = spine_of(state, event.agent).sent_ceiling_tokens
     return ((event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)) / ceiling if ceiling else 1.0
+
+
+def _calibrated(state: SessionState, event: ev.ReplyReceived) -> Mapping[str, Calibration]:
+    """With the pair of this request: what stands in the spine before the reply joins it is what was sent."""
+    spine = spine_of(state, event.agent)
+    manifest = state.manifests.get(spine.sent_manifest)
+    if manifest is None or event.usage.is_estimated:
+        return state.calibrations
+    known = state.calibrations.get(manifest.model) or Calibration()
+    new = calibrate(known, reported=event.usage.input_tokens, estimated=manifest.head_tokens + spine.tokens)
+    return state.calibrations if new is known else {**state.calibrations, manifest.model: new}
 
 
 def _used(state: SessionState, event: ev.ReplyReceived) -> Mapping[AgentId, AgentUse]:
@@ -251,6 +272,10 @@ def _result_offloaded(state: SessionState, event: ev.ResultOffloaded) -> Session
     )
 
 
+def _result_shortened(state: SessionState, _event: ev.ResultShortened) -> SessionState:
+    return state
+
+
 def _prefix_broken(state: SessionState, event: ev.PrefixBroken) -> SessionState:
     return evolve(state, breaks=(*state.breaks, event))
 
@@ -265,6 +290,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.SpineRebased: _spine_rebased,
     ev.ModelReplaced: _model_replaced,
     ev.RebaseRefused: _rebase_refused,
+    ev.RebasesSuspended: _rebases_suspended,
     ev.RequestStarted: _request_started,
     ev.RequestRetried: _request_retried,
     ev.RequestFailed: _request_failed,
@@ -272,6 +298,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.ToolStarted: _tool_started,
     ev.ToolFinished: _tool_finished,
     ev.ResultOffloaded: _result_offloaded,
+    ev.ResultShortened: _result_shortened,
     ev.PrefixBroken: _prefix_broken,
     ev.CacheDrifted: _cache_drifted,
 }

@@ -1,4 +1,4 @@
-"""Usage to money, and when a rebase pays for itself."""
+"""Usage to money."""
 
 from __future__ import annotations
 
@@ -120,18 +120,3 @@ def ceiling_usd(
 def write_usd(tokens: int, price: Price) -> float:
     """What it costs to send tokens that no cache holds."""
     return tokens * short_write_usd(price) / PER_MILLION
-
-
-def reread_usd(tokens: int, price: Price) -> float:
-    """What it costs to send tokens once more that a cache holds."""
-    return tokens * price.cached_usd / PER_MILLION
-
-
-def break_even_steps(*, dropped: int, written: int, price: Price | None) -> float | None:
-    """After how many steps the re-reads that a rebase saves have paid for what it writes; None if unknown or never."""
-    if price is None or dropped <= 0:
-        return None
-    saved_per_step = reread_usd(dropped, price)
-    if saved_per_step == 0:
-        return None
-    return max(0.0, write_usd(written, price) - reread_usd(written, price)) / saved_per_step

@@ -1,25 +1,22 @@
-"""When a spine is replaced by a checkpoint, and by what. No model is asked (I4)."""
+"""What a spine is replaced by: a checkpoint and a tail. No model is asked (I4). `due.py` says when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from xnagent.core.ids import TICKET
+from xnagent.core.clearing import Ticketed, with_tickets
+from xnagent.core.ids import TICKET, CallId, Ticket
 from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText, closed_groups
-from xnagent.core.pricing import Price, price_for, reread_usd, write_usd
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.text import canonical, clip
 from xnagent.core.tokens import estimate_items
 
-RebaseCause = Literal["soft", "hard", "economic", "overflow"]
+RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow"]
+"""`expired`: the cache no longer holds the spine, so that it costs no more to write a smaller one."""
 
 MARGIN_TOKENS: Final = 256
-CHECKPOINT_FLOOR_TOKENS: Final = 400
-"""No checkpoint is smaller; below this the economic rule need not render one."""
-RETRY_GROWTH_SHARE: Final = 0.1
-"""After a refusal the spine must have grown by this share of the usable window."""
 MAX_UNANSWERED_REBASES: Final = 2
 SHORTEST_CLIP: Final = 400
 
@@ -37,10 +34,19 @@ class RebasePolicy:
     """A rebase must free this share of what is there, else it is refused (I7)."""
     tail_share: float = 0.25
     """At most this share of the usable window is kept as tail."""
+    tail_tokens: int | None = 32_000
+    """And at most so many tokens, however large the window is; None: no limit but the share."""
+    reserve_tokens: int = 2_000
+    """A Worker whose history fits no more is asked for its hand-in while so much room is left (M104)."""
     result_characters: int = 6_000
     """Tool results and texts in the tail are clipped to this."""
     argument_characters: int = 2_000
     """Arguments of calls in the tail that are longer are replaced by a marker."""
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether anything may ever be dropped."""
+        return self.min_gain_share < 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,8 @@ class Room:
     max_output_tokens: int
     head_tokens: int
     """System text and tools."""
+    ratio: float = 1.0
+    """What the model counts for one estimated token (`calibrate`)."""
 
     @property
     def usable_tokens(self) -> int:
@@ -77,73 +85,85 @@ class RebasePlan:
     checkpoint_tokens: int
     unreferenced: int = 0
     """Dropped texts and results that no state and no ticket names: they are in the log only (M26)."""
+    dropped: tuple[Item, ...] = ()
+    """What stands in it no more."""
+    ticketed: tuple[Ticketed, ...] = ()
+    """Results of the tail that stand there as tickets now."""
+    steps_kept: int = 0
+    """Replies in the tail."""
 
     def has_gain(self, policy: RebasePolicy) -> bool:
         """Whether it frees enough (I7)."""
-        return self.tokens_before - self.tokens_after >= max(1, policy.min_gain_share * self.tokens_before)
+        return frees_enough(self.tokens_before, self.tokens_after, policy=policy)
 
 
-def is_over(spine: Spine, room: Room, *, policy: RebasePolicy) -> bool:
-    """Whether the spine as it is must not be sent."""
-    return estimate(spine, room.head_tokens) > policy.hard_share * room.usable_tokens
+def frees_enough(before: int, after: int, *, policy: RebasePolicy) -> bool:
+    """Whether a rebase from one size to the other frees the share that the policy asks for (I7)."""
+    return before - after >= max(1, policy.min_gain_share * before)
 
 
-def is_due(spine: Spine, room: Room, *, policy: RebasePolicy, price: Price | None = None) -> RebaseCause | None:
-    """Why the spine should be rebased now, before anything is appended; None if it should not.
-
-    `economic` is rent or buy: once the droppable part has been re-read for as much money as it costs to write the
-    checkpoint, it goes; never worse than twice the best schedule in hindsight. `threshold` stands behind it.
-    """
-    if len(spine.items) <= spine.head + 1 or spine.is_open or spine.pending_request is not None:
-        return None
-    size = estimate(spine, room.head_tokens)
-    if spine.refused_at is not None and size - spine.refused_at < RETRY_GROWTH_SHARE * room.usable_tokens:
-        return "hard" if is_over(spine, room, policy=policy) else None
-    if is_over(spine, room, policy=policy):
-        return "hard"
-    if size > policy.soft_share * room.usable_tokens:
-        return "soft"
-    return "economic" if policy.policy == "economic" and _has_paid(spine, price, size=size) else None
+def size_of(spine: Spine, room: Room) -> int:
+    """Tokens of the next request."""
+    return estimate(spine, room.head_tokens, ratio=room.ratio)
 
 
-def _has_paid(spine: Spine, price: Price | None, *, size: int) -> bool:
-    price = None if price is None else price_for(price, size)
-    if price is None or price.cached_usd <= 0:
-        return False
-    kept = spine.tokens - spine.tokens_at_state + CHECKPOINT_FLOOR_TOKENS
-    return reread_usd(spine.reread_tokens, price) >= write_usd(kept, price)
+def tail_budget(room: Room, policy: RebasePolicy) -> int:
+    """The most estimated tokens that a tail may have."""
+    budget = policy.tail_share * room.usable_tokens
+    if policy.tail_tokens is not None:
+        budget = min(budget, policy.tail_tokens)
+    return int(budget / room.ratio)
 
 
-def plan_rebase(spine: Spine, checkpoint: str, *, room: Room, policy: RebasePolicy) -> RebasePlan:
-    """The spine's first message, the checkpoint, and the tail: what came after the newest state message.
+def kept_tail(spine: Spine, room: Room, *, policy: RebasePolicy) -> tuple[Item, ...]:
+    """What came after the newest state message, as far as it may stay.
 
-    The tail is cut only between closed groups, from its old end, until it fits into its share of the window; large
-    results, texts and arguments in it are clipped. Reasoning is kept whole with its reply.
+    It is cut only between closed groups, from its old end, until it fits into its share of the window; large results,
+    texts and arguments in it are clipped. Reasoning is kept whole with its reply.
     """
     boundary = spine.head if spine.state_at is None else max(spine.head, spine.state_at + 1)
+    return _tail(spine.items[boundary:], policy, budget=tail_budget(room, policy))
+
+
+def plan_rebase(
+    spine: Spine,
+    checkpoint: str,
+    *,
+    room: Room,
+    policy: RebasePolicy,
+    tickets: Mapping[CallId, Ticket] | None = None,
+) -> RebasePlan:
+    """The spine's first message, the checkpoint, and the tail, where results that have a ticket are told by it."""
+    whole = kept_tail(spine, room, policy=policy)
+    tail, ticketed = with_tickets(whole, tickets or {})
     message = UserText(text=checkpoint, origin="state")
-    tail = _tail(spine.items[boundary:], policy, budget=int(policy.tail_share * room.usable_tokens))
     items = (*spine.items[: spine.head], message, *tail)
-    before = estimate(spine, room.head_tokens)
     dropped = spine.items[spine.head : len(spine.items) - len(tail)]
     return RebasePlan(
         items=items,
-        tokens_before=before,
-        tokens_after=round((room.head_tokens + estimate_items(items)) * _scale(spine, room)),
+        tokens_before=size_of(spine, room),
+        tokens_after=round((room.head_tokens + estimate_items(items)) * scale_of(spine, room)),
         items_dropped=len(dropped),
         unreferenced=sum(map(_is_only_in_log, dropped)),
         checkpoint_tokens=estimate_items([message]),
+        dropped=dropped,
+        ticketed=ticketed,
+        steps_kept=sum(_is_reply(group) for group in closed_groups(tail)),
     )
+
+
+def _is_reply(group: Sequence[Item]) -> bool:
+    return not isinstance(group[0], UserText)
 
 
 def _is_only_in_log(item: Item) -> bool:
     return isinstance(item, AssistantText | ToolResult) and bool(item.text) and not TICKET.search(item.text)
 
 
-def _scale(spine: Spine, room: Room) -> float:
+def scale_of(spine: Spine, room: Room) -> float:
     """What the provider counts for one estimated token, so that before and after are measured alike (T8)."""
     estimated = room.head_tokens + spine.tokens
-    return estimate(spine, room.head_tokens) / estimated if estimated else 1.0
+    return size_of(spine, room) / estimated if estimated else room.ratio
 
 
 def _tail(items: Sequence[Item], policy: RebasePolicy, *, budget: int) -> tuple[Item, ...]:

@@ -15,6 +15,7 @@ from xnagent.core.evolve import evolve
 from xnagent.core.ids import TICKET, AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
 from xnagent.core.lifetime import Wait, with_wait
+from xnagent.core.rent import Costs, Rent, paid
 from xnagent.core.spine_events import RequestStarted
 from xnagent.core.tokens import MOST_SHARE, Usage, estimate_items, is_plausible
 
@@ -50,8 +51,14 @@ class Spine:
     """How many items at the start no rebase replaces: the objective, or a Worker's brief."""
     state_at: int | None = None
     """Position of the newest state message: baseline, delta or checkpoint."""
-    tokens_at_state: int = 0
-    """Estimate of the items before that position."""
+    first_tokens: int = 0
+    """Estimate of the items that no rebase replaces."""
+    tokens_to_state: int = 0
+    """Estimate of the items up to that position, the state message included."""
+    told_tokens: int = 0
+    """The same for the newest state message that was sent: a rebase drops what stands up to there."""
+    view_tokens: int = 0
+    """Estimate of the newest message that held the whole state: what a checkpoint is likely to take."""
     base: Board | None = None
     """What the model was last told of the board."""
     cursor: int = 0
@@ -90,11 +97,14 @@ class Spine:
     """Results of open calls, until all are there."""
     wholes: Mapping[CallId, Whole] = field(default_factory=dict)
     """What the results of open calls are a part of, where they are one."""
-    reread_tokens: int = 0
-    """What the droppable part has cost in re-reads since the last rebase, in tokens."""
+    rent: Rent = field(default_factory=Rent)
+    """What the droppable part has cost in re-reads since the last rebase."""
     refused_at: int | None = None
     """Size at which a rebase was last refused."""
     refusals: int = 0
+    """In a row."""
+    is_suspended: bool = False
+    """So many that rebases are tried no more, until something is different."""
     unanswered_rebases: int = 0
     """Rebases since the last reply: two without a reply in between are one too many (B029)."""
 
@@ -113,11 +123,6 @@ class Spine:
     def is_open(self) -> bool:
         """Whether calls still wait for their results; then nothing else may be appended."""
         return bool(self.open_calls)
-
-    @property
-    def droppable_tokens(self) -> int:
-        """Estimate of what a rebase could drop: everything between the head and the newest state message."""
-        return max(0, self.tokens_at_state - estimate_items(self.items[: self.head]))
 
 
 def held_by(spine: Spine, manifest: str) -> int | None:
@@ -139,6 +144,7 @@ def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
     return evolve(
         spine,
         items=(*spine.items, *items),
+        first_tokens=spine.first_tokens if spine.items else estimate_items(items[: spine.head]),
         tokens=spine.tokens + more,
         tokens_since_anchor=spine.tokens_since_anchor + more,
     )
@@ -146,11 +152,12 @@ def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
 
 def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, cursor: int, is_delta: bool) -> Spine:
     """Append a state message and remember what it told: the board, the cause it ends with, and its position."""
-    position, before = len(spine.items), spine.tokens
+    longer = extend(spine, items)
     return evolve(
-        extend(spine, items),
-        state_at=position,
-        tokens_at_state=before,
+        longer,
+        state_at=len(spine.items),
+        tokens_to_state=longer.tokens,
+        view_tokens=spine.view_tokens if is_delta else longer.tokens - spine.tokens,
         base=board,
         cursor=cursor,
         deltas=spine.deltas + is_delta,
@@ -174,8 +181,17 @@ def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = Fal
         waits=with_wait(spine.waits, waited, had_runs=spine.had_runs),
         had_runs=has_runs,
         requests=spine.requests + (not is_repeat),
-        reread_tokens=spine.reread_tokens + (0 if is_repeat else spine.droppable_tokens),
+        told_tokens=spine.tokens_to_state,
+        rent=spine.rent if is_repeat else _rent(spine.rent, started),
     )
+
+
+def _rent(rent: Rent, started: RequestStarted) -> Rent:
+    """An older log, or a model without a price, does not say what was paid."""
+    if started.rent_usd is None:
+        return rent
+    price = started.rebase_usd
+    return paid(rent, Costs(rent_usd=started.rent_usd, price_usd=price or 0.0, is_warm=price is not None))
 
 
 def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spine:
@@ -238,13 +254,18 @@ def missing_calls(spine: Spine) -> tuple[ToolCall, ...]:
 
 def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, cursor: int) -> Spine:
     """The spine after a rebase onto `items`: a new lineage whose base is what the checkpoint contains."""
+    first = estimate_items(items[: spine.head])
+    to_state = first + estimate_items(items[spine.head : spine.head + 1])
     return evolve(
         spine,
         generation=spine.generation + 1,
         items=tuple(items),
         tokens=estimate_items(items),
         state_at=spine.head,
-        tokens_at_state=estimate_items(items[: spine.head]),
+        first_tokens=first,
+        tokens_to_state=to_state,
+        told_tokens=to_state,
+        view_tokens=to_state - first,
         base=board,
         cursor=cursor,
         anchor_tokens=None,
@@ -255,9 +276,10 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         sent_sha256="",
         long_items=min(spine.long_items, spine.head),
         requests=0,
-        reread_tokens=0,
+        rent=Rent(),
         refused_at=None,
         refusals=0,
+        is_suspended=False,
         unanswered_rebases=spine.unanswered_rebases + 1,
     )
 
@@ -277,18 +299,19 @@ def hand_over(spine: Spine) -> Spine:
         requests=0,
         refused_at=None,
         refusals=0,
+        is_suspended=False,
         unanswered_rebases=0,
     )
 
 
-def estimate(spine: Spine, head_tokens: int) -> int:
+def estimate(spine: Spine, head_tokens: int, *, ratio: float = 1.0) -> int:
     """Tokens of the next request: the last report plus an estimate of what came after it (M59), else all estimated.
 
-    `head_tokens` is the estimate of system text and tools.
+    `head_tokens` is the estimate of system text and tools; `ratio` is what the model counts for one estimated token.
     """
     if spine.anchor_tokens is None:
-        return head_tokens + spine.tokens
-    return spine.anchor_tokens + spine.tokens_since_anchor
+        return round((head_tokens + spine.tokens) * ratio)
+    return spine.anchor_tokens + round(spine.tokens_since_anchor * ratio)
 
 
 def most_tokens(spine: Spine, head_tokens: int) -> int:

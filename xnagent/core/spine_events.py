@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from xnagent.core.clearing import Ticketed
 from xnagent.core.ids import AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem
 from xnagent.core.tokens import Usage, estimate_head
 
 EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
 DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_changed", "model_changed", "unknown"]
+Rung = Literal["tool", "reference", "result", "step"]
 DENIED = "DENIED"
 """The code of a call that a permission rule denied."""
 ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge"]
@@ -55,6 +57,16 @@ class SpineExtended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedPart:
+    """Items of one kind that a rebase dropped."""
+
+    kind: str
+    """`user_text`, `assistant_text`, `reasoning`, `tool_call`, `tool_result`."""
+    items: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpineRebased:
     """A spine was replaced by its first message, a checkpoint and a tail. No model was asked."""
 
@@ -75,6 +87,21 @@ class SpineRebased:
     break_even_steps: float | None = None
     manifest: str = ""
     """The one whose window it was made for; empty in older logs: the role's."""
+    edition: int = 1
+    """By which rules the tail was cut: 1 (older logs) knows no limit in tokens, no tickets and no calibration."""
+    dropped: tuple[DroppedPart, ...] = ()
+    """What stands in the spine no more, by kind; empty: an older log does not say."""
+    ticketed: tuple[Ticketed, ...] = ()
+    """Older results of the tail that stand there as tickets now."""
+    tickets: tuple[Ticket, ...] = ()
+    """The newest tickets that dropped results named: there they can be read whole."""
+    first_step: int | None = None
+    """The agent's first step that was dropped, as `run_inspect` counts; None: none was."""
+    last_step: int | None = None
+    rent_usd: float | None = None
+    """What re-reading had cost since the rebase before."""
+    saved_usd: float | None = None
+    """What each request from here on costs less."""
     type: Literal["spine_rebased"] = "spine_rebased"
 
 
@@ -110,7 +137,24 @@ class RebaseRefused:
     tokens_before: int
     tokens_after: int
     detail: str
+    checkpoint_tokens: int = 0
+    """What the checkpoint would have taken; 0: an older log does not say."""
     type: Literal["rebase_refused"] = "rebase_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebasesSuspended:
+    """Three rebases in a row were refused: no more are tried until the spine has grown, or something is different.
+
+    Different is: a rebase after all, another model, another process with maybe other settings.
+    """
+
+    agent: AgentId
+    refusals: int
+    tokens: int
+    """Size of the spine."""
+    detail: str
+    type: Literal["rebases_suspended"] = "rebases_suspended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +180,10 @@ class RequestStarted:
     """Cache markers up to so many items ask for the longer lifetime, those behind for the shorter."""
     waited_seconds: float | None = None
     """Since the agent's request before was sent; None: this is the first, or another process sent that."""
+    rent_usd: float | None = None
+    """What it costs more than it would after a rebase (`rent.py`); None: no price is known."""
+    rebase_usd: float | None = None
+    """What a rebase before it would have cost; None: no price is known, or nothing is cached."""
     type: Literal["request_started"] = "request_started"
 
 
@@ -237,6 +285,26 @@ class ResultOffloaded:
     artifact: Ticket | None = None
     """The text whole; None: the shorter text names another place to read it."""
     type: Literal["result_offloaded"] = "result_offloaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultShortened:
+    """A result takes less room than it could: one of the ways that cost nothing, in the order in which they are tried.
+
+    `tool`: the tool cut it and kept the whole; `reference`: an unchanged page that was read before is only referred to;
+    `result`: it was too long by itself; `step`: the results of its step were too long together. It comes before the
+    result's ToolFinished, or before that of the step's last result.
+    """
+
+    agent: AgentId
+    call_id: CallId
+    tool: str
+    rung: Rung
+    characters: int
+    """What the model reads."""
+    place: str
+    """Where the rest can be read: a ticket or a path."""
+    type: Literal["result_shortened"] = "result_shortened"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolStarted,
 )
-from xnagent.core.tokens import Usage
+from xnagent.core.tokens import Calibration, Usage
 from xnagent.core.trees import Merge, TreeLog
 
 PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
@@ -114,6 +114,8 @@ class SessionState:
     """The same by the model's name."""
     uses: Mapping[AgentId, AgentUse] = field(default_factory=dict)
     """The same by agent."""
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    """What estimates of requests to a model turned out to be, by its name."""
     overcharge: float = 1.0
     """The most tokens that were reported of a request for each one that it could use: 1 where reports are credible."""
     request_count: int = 0
@@ -143,6 +145,8 @@ class SessionState:
     settled: SessionSettled | None = None
     letters: frozenset[str] = frozenset()
     """The letters whose messages are in the log: none is delivered twice."""
+    idle_seconds: float | None = None
+    """How long nobody worked on it before this process did; None: it is the first one, or an older log."""
     spent_seconds: float = 0.0
     """Time that earlier processes spent on it."""
     epoch: int = 1
@@ -151,6 +155,12 @@ class SessionState:
 def spine_of(state: SessionState, agent: AgentId) -> Spine:
     """The agent's spine; an empty one if it has not begun."""
     return state.spines.get(agent) or Spine(agent=agent)
+
+
+def ratio_of(state: SessionState, model: str) -> float:
+    """What the model counts for one estimated token, as far as its reports tell."""
+    known = state.calibrations.get(model)
+    return 1.0 if known is None else known.ratio
 
 
 def work_of(state: SessionState, agent: AgentId) -> WorkLog:

@@ -21,6 +21,8 @@ MOST_SHARE: Final = 1 / PER_CHARACTER
 PLAUSIBLE_FROM: Final = 0.25
 PLAUSIBLE_TO: Final = 4.0
 ALWAYS_TRUSTED_TOKENS: Final = 500
+WEIGHED_PAIRS: Final = 8
+"""The newest of so many requests weighs an eighth: the ratio follows, and no single report moves it far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +98,25 @@ def is_plausible(reported: int, estimated: int) -> bool:
     if estimated <= ALWAYS_TRUSTED_TOKENS:
         return True
     return PLAUSIBLE_FROM * estimated <= reported <= PLAUSIBLE_TO * estimated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What a model counts for one estimated token, from reports and estimates of the same requests (T8)."""
+
+    ratio: float = 1.0
+    pairs: int = 0
+    """How many requests it is from."""
+
+
+def calibrate(known: Calibration, *, reported: int | None, estimated: int) -> Calibration:
+    """The ratio with one more pair.
+
+    `estimated` is the estimate of all that was sent, without any report in it. A pair that is not plausible, or too
+    small to say something, changes nothing; so the ratio stays within what is plausible.
+    """
+    if reported is None or estimated <= ALWAYS_TRUSTED_TOKENS or not is_plausible(reported, estimated):
+        return known
+    weight = 1 / min(known.pairs + 1, WEIGHED_PAIRS)
+    ratio = known.ratio + weight * (reported / estimated - known.ratio)
+    return Calibration(ratio=ratio, pairs=known.pairs + 1)

@@ -11,12 +11,13 @@ from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.limits import spent_usd
-from xnagent.core.spine_events import ModelReplaced, RebaseRefused, SpineExtended, SpineRebased
+from xnagent.core.spine_events import SpineExtended
 from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import estimate_item, estimate_items
 from xnagent.inspect.foreseen import outcome_fields, session_outcome
 from xnagent.inspect.reading import Reading, run_status
+from xnagent.inspect.receipts import rebase_rows
 from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
 
 Rows = list[dict[str, Json]]
@@ -60,64 +61,7 @@ def deltas(reading: Reading) -> Rows:
 
 def rebases(reading: Reading) -> Rows:
     """What ended a lineage: rebases with their receipts, models that took over; and rebases that were refused."""
-    rows: Rows = []
-    for stored in reading.events:
-        match stored.event:
-            case SpineRebased() as event:
-                rows.append({"seq": stored.seq, "at": stored.at, **_receipt(event)})
-            case ModelReplaced() as event:
-                rows.append({"seq": stored.seq, "at": stored.at, **_handover(event)})
-            case RebaseRefused() as event:
-                rows.append({"seq": stored.seq, "at": stored.at, **_refusal(event)})
-            case _:
-                pass
-    return rows
-
-
-def _receipt(event: SpineRebased) -> dict[str, Json]:
-    return {
-        "agent": event.agent,
-        "cause": event.cause,
-        "is_refused": False,
-        "tokens_before": event.tokens_before,
-        "tokens_after": event.tokens_after,
-        "items_dropped": event.items_dropped,
-        "unreferenced": event.unreferenced,
-        "checkpoint_tokens": event.checkpoint_tokens,
-        "price_usd": event.price_usd,
-        "break_even_steps": event.break_even_steps,
-        "detail": "",
-    }
-
-
-def _handover(event: ModelReplaced) -> dict[str, Json]:
-    return {
-        "agent": event.agent,
-        "cause": f"model: {event.cause}",
-        "is_refused": False,
-        "tokens_before": event.lost_tokens,
-        "tokens_after": event.lost_tokens,
-        "items_dropped": 0,
-        "checkpoint_tokens": 0,
-        "price_usd": event.price_usd,
-        "break_even_steps": None,
-        "detail": f"{event.model} in place of {event.replaced}; {event.detail}",
-    }
-
-
-def _refusal(event: RebaseRefused) -> dict[str, Json]:
-    return {
-        "agent": event.agent,
-        "cause": event.cause,
-        "is_refused": True,
-        "tokens_before": event.tokens_before,
-        "tokens_after": event.tokens_after,
-        "items_dropped": None,
-        "checkpoint_tokens": None,
-        "price_usd": None,
-        "break_even_steps": None,
-        "detail": event.detail,
-    }
+    return rebase_rows(reading.events)
 
 
 def requests(reading: Reading) -> Rows:

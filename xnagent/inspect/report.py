@@ -76,9 +76,11 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("after", "tokens_after", count),
         Column("items dropped", "items_dropped", count),
         Column("checkpoint", "checkpoint_tokens", count),
+        Column("tickets", "ticketed", lambda value: count(len(value)) if value else ""),
         Column("price", "price_usd", money),
+        Column("saves a request", "saved_usd", money),
         Column("pays after steps", "break_even_steps", _break_even),
-        Column("detail", "detail", _text),
+        Column("where to read it, or why", "detail", _text),
     ),
     "requests": (
         Column("n", "request", count),

@@ -153,6 +153,15 @@ def unsettled_seconds(place: Place) -> float:
     return round(max(0.0, seconds.total_seconds()), 3)
 
 
+def idle_seconds(place: Place, *, after: int, now: str) -> float | None:
+    """How long ago the newest of the events behind a place was written; None: there are none."""
+    times = [stored.at for stored in place.events(after=after)]
+    if not times:
+        return None
+    seconds = datetime.fromisoformat(now) - datetime.fromisoformat(times[-1])
+    return round(max(0.0, seconds.total_seconds()), 3)
+
+
 def state_or_none(place: Place) -> SessionState | None:
     """How far a session came, if it can be read."""
     try:
