@@ -36,7 +36,9 @@ async def standing(folder: Path, *, age_seconds: float, **settings: object) -> S
 
 
 async def test_a_rebase_that_is_due_is_foreseen_with_what_it_leaves(tmp_path: Path):
-    found = await standing(tmp_path, age_seconds=10, spine__soft_share=0.05, spine__tail_share=0.01)
+    found = await standing(
+        tmp_path, age_seconds=10, spine__soft_share=0.05, spine__tail_share=0.01, spine__least_tail_tokens=0
+    )
     (row,) = forecasts(found)
     assert row.rebase is not None
     assert row.rebase.cause == "soft"

@@ -61,6 +61,33 @@ def test_a_session_can_be_read_in_every_way(whole: tuple[Shell, str, list[bytes]
     }
 
 
+def test_a_rebase_is_shown_before_it_is_made_and_never_made(whole: tuple[Shell, str, list[bytes]]):
+    shell, session, _ = whole
+    before, text, record, run, forced, unknown, after = shell.many(
+        ["inspect", session, "--json"],
+        ["rebase", session, "--dry-run"],
+        ["rebase", session, "--dry-run", "--output", "json"],
+        ["rebase", session, "--dry-run", "--agent", "r1", "--output", "json"],
+        ["rebase", session],
+        ["rebase", session, "--dry-run", "--agent", "r9"],
+        ["inspect", session, "--json"],
+    )
+    assert "planner would not be rebased now: " in text.out
+    (planner,), (worker,) = record.record["agents"], run.record["agents"]
+    assert (record.record["type"], record.record["session"]) == ("rebase", session)
+    assert (planner["agent"], worker["agent"]) == ("planner", "r1")
+    for row in (planner, worker):
+        assert (row["would_rebase"], row["cause"]) == (False, None)
+        assert row["why"]
+        assert sum(part["items"] for part in row["dropped"]) == row["items_dropped"]
+        assert row["tokens_before"] > 0
+        assert row["tokens_after"] > row["checkpoint_tokens"] > 0
+    assert (forced.code, forced.out) == (2, "")
+    assert "--dry-run shows what it would do now" in forced.err
+    assert (unknown.code, "r1" in unknown.err) == (2, True)
+    assert before.out == after.out
+
+
 def test_B048_a_killed_session_is_interrupted_and_its_next_step_has_a_price(shell: Shell):
     with ScriptedServer(hanging()) as server, shell.started("run", "x", *model(server.base_url)) as process:
         end = time.monotonic() + SECONDS

@@ -50,7 +50,7 @@ rooms = st.sampled_from(
 policies = st.sampled_from(
     [
         RebasePolicy(),
-        RebasePolicy(tail_share=0.0, min_gain_share=0.0),
+        RebasePolicy(tail_share=0.0, least_tail_tokens=0, min_gain_share=0.0),
         RebasePolicy(policy="threshold", soft_share=0.1, result_characters=60, argument_characters=40),
         RebasePolicy(tail_share=1.0, min_gain_share=0.9),
     ]

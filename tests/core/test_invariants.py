@@ -199,7 +199,7 @@ def test_I8_a_message_of_the_planner_to_a_worker_outlives_its_rebases():
     story.launch(run)
     story.add(ev.RunMessageSent(run=run, text="Use the new parser, not the old one."))
     story.deliver(run)
-    small = RebasePolicy(tail_share=0.0)
+    small = RebasePolicy(tail_share=0.0, least_tail_tokens=0)
     for _ in range(2):
         story.step("output " * 200, agent=run)
         story.rebase(run, policy=small)

@@ -43,7 +43,9 @@ def spine_with(items, **fields) -> Spine:
 def room_with_tail(tail_tokens: int) -> tuple[Room, RebasePolicy]:
     """A room whose tail budget is exactly so many tokens."""
     room = Room(window_tokens=10_256, max_output_tokens=0, head_tokens=0)
-    return room, RebasePolicy(tail_share=(tail_tokens + 0.5) / room.usable_tokens)
+    return room, RebasePolicy(
+        tail_share=(tail_tokens + 0.5) / room.usable_tokens, least_tail_tokens=0, newest_share=0.0
+    )
 
 
 @pytest.mark.parametrize("kept", range(1, 8))
@@ -128,14 +130,21 @@ def test_M19_nothing_is_due_where_nothing_can_go(spine: Spine):
 def held_spine(**fields) -> Spine:
     """20,000 tokens, all in the cache; 5,000 after what was told last, 400 of checkpoint: 13,600 can go."""
     shape = {"tokens": 19_000, "first_tokens": 0, "tokens_to_state": 14_000, "told_tokens": 14_000}
-    sent = {"requests": 5, "held_tokens": 20_000, "anchor_tokens": 20_000, "tokens_since_anchor": 0}
+    sent = {
+        "requests": 5,
+        "sent_tokens": 19_000,
+        "held_tokens": 20_000,
+        "anchor_tokens": 20_000,
+        "tokens_since_anchor": 0,
+    }
     return spine_with((user(), user(), user()), **{**shape, **sent, "view_tokens": 400, **fields})
 
 
+LONG_TAIL = RebasePolicy(tail_share=0.25, tail_tokens=None)
 RENT = 13_600 * 0.3 / 1_000_000
 """Of each request."""
-WRITE = 5_400 * (3 - 0.3) / 1_000_000
-"""Of checkpoint and tail."""
+WRITE = (5_400 * (3 - 0.3) + 0.5 * 13_600 * 3) / 1_000_000
+"""Of checkpoint and tail, and of half of what is dropped: it may be fetched again."""
 
 
 @pytest.mark.parametrize(
@@ -151,12 +160,12 @@ WRITE = 5_400 * (3 - 0.3) / 1_000_000
 def test_M52_rent_or_buy_goes_when_the_rereads_have_cost_what_a_rebase_costs(paid, price, policy, cause):
     rates = None if price is None else Rates(price=price)
     spine = held_spine(rent=Rent(paid_usd=paid))
-    said = verdict(spine, ROOM, policy=RebasePolicy(policy=policy), conditions=Conditions(rates=rates))
+    said = verdict(spine, ROOM, policy=replace(LONG_TAIL, policy=policy), conditions=Conditions(rates=rates))
     assert (said.cause, bool(said.why)) == (cause, True)
 
 
 def test_M52_an_expired_cache_makes_it_due_at_once_and_too_small_a_gain_never():
-    policy, gone = RebasePolicy(), Conditions(rates=Rates(price=PRICE), has_expired=True)
+    policy, gone = LONG_TAIL, Conditions(rates=Rates(price=PRICE), has_expired=True)
     assert is_due(held_spine(), ROOM, policy=policy, conditions=Conditions(rates=gone.rates)) is None
     assert is_due(held_spine(), ROOM, policy=policy, conditions=gone) == "expired"
     little = held_spine(told_tokens=3_000, tokens_to_state=3_000)
@@ -174,7 +183,7 @@ def test_M52_a_workers_tail_is_what_fits_into_its_share_and_the_rest_can_go():
     room = Room(window_tokens=40_000, max_output_tokens=4_000, head_tokens=1_000)
     spine, policy = replace(story.spine(run), pending_request=None), RebasePolicy()
     sizes = sizes_of(spine, room, policy=policy)
-    assert sizes.after_tokens == 1_000 + spine.first_tokens + 400 + int(0.25 * room.usable_tokens)
+    assert sizes.after_tokens == 1_000 + spine.first_tokens + 400 + 3_000
     made = plan_rebase(spine, "checkpoint " * 100, room=room, policy=policy)
     assert made.tokens_after <= sizes.after_tokens + 400
     assert sizes.whole_tokens == made.tokens_before
@@ -299,7 +308,7 @@ def test_M21_with_no_room_at_all_the_newest_step_is_dropped_whole_and_the_spine_
     story = Story()
     story.begin()
     story.step("one", "two")
-    story.rebase(policy=RebasePolicy(tail_share=0.0))
+    story.rebase(policy=RebasePolicy(tail_share=0.0, least_tail_tokens=0, newest_share=0.0))
     assert [type(item) for item in story.spine().items] == [UserText, UserText]
 
 

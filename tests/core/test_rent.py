@@ -115,7 +115,7 @@ def workload(draw: random.Random, *, steps: int) -> Workload:
         view += int(draw.random() * 0.3 * new)
     pauses = {k for k in range(1, steps) if draw.random() < draw.choice([0.0, 0.0, 0.15])}
     return Workload(
-        fixed=draw.randrange(500, 20_000),
+        fixed=draw.choice([0, draw.randrange(500, 20_000)]),
         views=tuple(views),
         news=tuple(news),
         tail=draw.choice([None, None, 0, 2_000, 16_000]),
@@ -138,7 +138,7 @@ def test_M52_on_10_000_workloads_the_rule_never_costs_twice_the_best_in_hindsigh
         sys.stdout.write(f"\n10,000 workloads: worst {max(ratios):.3f}, median {statistics.median(ratios):.3f}\n")
     assert max(ratios) <= 2.0
     assert min(ratios) >= 1.0 - 1e-9
-    assert sum(ratio > 1.0001 for ratio in ratios) > 1_000
+    assert sum(ratio > 1.001 for ratio in ratios) > 500
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,7 +153,7 @@ def sizes(whole: int, after: int, *, fixed: int = 1_000, held: int) -> Sizes:
 
 
 def test_M52_rent_is_what_is_read_again_and_the_price_is_what_is_written_again():
-    now = costs(sizes(50_000, 5_000, held=49_000), Rates(price=PRICE))
+    now = costs(sizes(50_000, 5_000, held=49_000), Rates(price=PRICE, recall_share=0.0))
     assert now.rent_usd == pytest.approx(45_000 * 0.3 / PER)
     # 1,000 of the 4,000 behind what is fixed are new: they are written either way.
     assert now.price_usd == pytest.approx(3_000 * (3.75 - 0.3) / PER)
@@ -161,13 +161,16 @@ def test_M52_rent_is_what_is_read_again_and_the_price_is_what_is_written_again()
 
 
 def test_what_is_written_for_the_longer_lifetime_makes_a_rebase_dearer():
-    short, long = (costs(sizes(50_000, 5_000, held=50_000), Rates(price=PRICE, is_long=long)) for long in (False, True))
+    short, long = (
+        costs(sizes(50_000, 5_000, held=50_000), Rates(price=PRICE, is_long=long, recall_share=0.0))
+        for long in (False, True)
+    )
     assert long.price_usd / short.price_usd == pytest.approx((6 - 0.3) / (3.75 - 0.3))
     assert long.rent_usd == short.rent_usd
 
 
 def test_M33_an_expired_cache_makes_a_rebase_free_and_its_price_is_not_remembered():
-    now = costs(sizes(50_000, 5_000, held=0), Rates(price=PRICE))
+    now = costs(sizes(50_000, 5_000, held=0), Rates(price=PRICE, recall_share=0.0))
     assert now.price_usd == 0
     assert now.rent_usd == pytest.approx(45_000 * 3.75 / PER)
     assert is_worth(Rent(), now)
@@ -186,8 +189,16 @@ def test_a_tier_and_a_block_are_counted():
     below, above = (costs(sizes(size, 5_000, held=size), Rates(price=tiered)) for size in (40_000, 40_001))
     assert below.rent_usd == pytest.approx(35_000 * 0.1 / PER)
     assert above.rent_usd == pytest.approx((40_001 * 0.2 - 5_000 * 0.1) / PER)
-    blocked = Rates(price=tiered, cache=CacheRule(block_tokens=1_024, minimum_tokens=2_048))
+    blocked = Rates(price=tiered, cache=CacheRule(block_tokens=1_024, minimum_tokens=2_048), recall_share=0.0)
     assert costs(sizes(20_000, 5_000, held=20_000), blocked).price_usd == pytest.approx(4_096 * 0.9 / PER)
+
+
+def test_what_is_likely_to_be_fetched_again_is_part_of_the_price():
+    without, half = (
+        costs(sizes(50_000, 5_000, held=49_000), Rates(price=PRICE, recall_share=share)) for share in (0.0, 0.5)
+    )
+    assert half.price_usd - without.price_usd == pytest.approx(0.5 * 45_000 * 3.75 / PER)
+    assert is_worth(Rent(), costs(sizes(50_000, 5_000, held=0), Rates(price=PRICE)))
 
 
 def test_the_lowest_price_that_was_seen_counts():
@@ -196,3 +207,4 @@ def test_the_lowest_price_that_was_seen_counts():
     assert is_worth(Rent(paid_usd=0.4, lowest_usd=0.5), now)
     assert paid(Rent(paid_usd=0.1, lowest_usd=0.5), now) == Rent(paid_usd=0.1 + 0.2, lowest_usd=0.5)
     assert paid(Rent(), now).lowest_usd == 9.0
+    assert paid(Rent(), Costs(rent_usd=0.0, price_usd=0.001, is_warm=True)) == Rent()

@@ -169,7 +169,7 @@ class _Replay:
         room = room_for(spine, _room(before, event), cause=event.cause)
         policy = self.settings.spine.to_policy() if event.agent == PLANNER else worker_policy(self.settings)
         if event.edition == 1:
-            policy = replace(policy, tail_tokens=None)
+            policy = replace(policy, tail_tokens=None, least_tail_tokens=0, newest_share=None)
         tickets = tickets_for(spine, room, policy=policy) if event.edition > 1 else {}
         plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy, tickets=tickets)
         if plan.items != event.items:

@@ -117,8 +117,10 @@ class SpineSettings(Section):
     soft_share: Share = 0.6
     hard_share: Share = 0.9
     min_gain_share: Gain = 0.2
-    tail_share: Gain = 0.25
-    tail_tokens: Count = 32_000
+    tail_share: Gain = 0.05
+    least_tail_tokens: Tokens = 3_000
+    """Where the share is less, a tail may have so many tokens, or a quarter of the usable window."""
+    tail_tokens: Count = 8_000
     """No tail is longer, however large the window is."""
     reserve_tokens: Tokens = 2_000
     """A Worker whose history fits no more is asked for its hand-in while so much room is left."""

@@ -89,11 +89,13 @@ def sizes_of(spine: Spine, room: Room, *, policy: RebasePolicy, has_expired: boo
     """The spine before its next request and as a rebase would leave it, as far as its sums tell.
 
     A rebase drops what stands up to the newest state message that was sent; of what came later, a Worker's whole work,
-    it keeps as much as a tail may have. The checkpoint is taken to be as large as the last whole view of the state.
+    it keeps as much as a tail may have, and what no request has held yet. The checkpoint is taken to be as large as the
+    last whole view of the state.
     """
     scale, fixed = scale_of(spine, room), room.head_tokens + spine.first_tokens
     told = max(spine.first_tokens, spine.told_tokens)
-    tail = min(max(0, spine.tokens - told), tail_budget(room, policy))
+    unread = spine.tokens - spine.sent_tokens
+    tail = min(max(0, spine.tokens - told), max(unread, tail_budget(room, policy)))
     after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail
     held = 0 if has_expired or not spine.requests else spine.held_tokens or spine.sent_estimate
     whole = size_of(spine, room)

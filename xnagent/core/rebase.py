@@ -19,6 +19,8 @@ RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow"]
 MARGIN_TOKENS: Final = 256
 MAX_UNANSWERED_REBASES: Final = 2
 SHORTEST_CLIP: Final = 400
+LARGEST_TAIL_SHARE: Final = 0.25
+"""Of the usable window, for a tail that is larger than its share because the window is small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +34,14 @@ class RebasePolicy:
     """Share that a request never passes."""
     min_gain_share: float = 0.2
     """A rebase must free this share of what is there, else it is refused (I7)."""
-    tail_share: float = 0.25
-    """At most this share of the usable window is kept as tail."""
-    tail_tokens: int | None = 32_000
+    tail_share: float = 0.05
+    """At most this share of the usable window is kept as tail: all of it is written again."""
+    least_tail_tokens: int = 3_000
+    """In a small window it may be as many tokens, or a quarter of the usable window if that is less."""
+    tail_tokens: int | None = 8_000
     """And at most so many tokens, however large the window is; None: no limit but the share."""
+    newest_share: float | None = 0.25
+    """What the newest step alone may take, which the model may not have seen yet; None: as much as the tail."""
     reserve_tokens: int = 2_000
     """A Worker whose history fits no more is asked for its hand-in while so much room is left (M104)."""
     result_characters: int = 6_000
@@ -109,7 +115,8 @@ def size_of(spine: Spine, room: Room) -> int:
 
 def tail_budget(room: Room, policy: RebasePolicy) -> int:
     """The most estimated tokens that a tail may have."""
-    budget = policy.tail_share * room.usable_tokens
+    least = min(policy.least_tail_tokens, LARGEST_TAIL_SHARE * room.usable_tokens)
+    budget = max(least, policy.tail_share * room.usable_tokens)
     if policy.tail_tokens is not None:
         budget = min(budget, policy.tail_tokens)
     return int(budget / room.ratio)
@@ -122,7 +129,9 @@ def kept_tail(spine: Spine, room: Room, *, policy: RebasePolicy) -> tuple[Item, 
     texts and arguments in it are clipped. Reasoning is kept whole with its reply.
     """
     boundary = spine.head if spine.state_at is None else max(spine.head, spine.state_at + 1)
-    return _tail(spine.items[boundary:], policy, budget=tail_budget(room, policy))
+    budget = tail_budget(room, policy)
+    newest = budget if policy.newest_share is None else int(policy.newest_share * room.usable_tokens / room.ratio)
+    return _tail(spine.items[boundary:], policy, budget=budget, newest=max(budget, newest))
 
 
 def plan_rebase(
@@ -166,15 +175,15 @@ def scale_of(spine: Spine, room: Room) -> float:
     return size_of(spine, room) / estimated if estimated else room.ratio
 
 
-def _tail(items: Sequence[Item], policy: RebasePolicy, *, budget: int) -> tuple[Item, ...]:
+def _tail(items: Sequence[Item], policy: RebasePolicy, *, budget: int, newest: int) -> tuple[Item, ...]:
     kept: list[tuple[Item, ...]] = []
     room = budget
     for group in reversed(closed_groups(items)):
-        clipped = tuple(clip_item(item, policy) for item in group)
-        clipped = clipped if kept else _squeezed(group, policy, budget=budget)
-        room -= estimate_items(clipped)
-        if room < 0:
+        clipped = tuple(clip_item(item, policy) for item in group) if kept else _squeezed(group, policy, budget=newest)
+        tokens = estimate_items(clipped)
+        if tokens > (room if kept else newest):
             break
+        room -= tokens
         kept.append(clipped)
     return tuple(item for group in reversed(kept) for item in group)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from xnagent.core.due import Conditions
@@ -70,7 +70,8 @@ def _fixed(spine: Spine, room: Room) -> int:
 
 
 def _costs(spine: Spine, plan: RebasePlan, *, room: Room, occasion: Occasion, rates: Rates) -> tuple[Costs, Costs]:
-    """For the next request, and for each one after it."""
+    """For the next request, and for each one after it; what may be fetched again is not paid yet."""
+    rates = replace(rates, recall_share=0.0)
     whole, fixed = plan.tokens_before, _fixed(spine, room)
     is_cold = occasion.conditions.has_expired or not spine.requests
     held = 0 if is_cold else min(whole, spine.held_tokens or spine.sent_estimate)

@@ -1,18 +1,23 @@
 """Rent or buy: when a rebase pays for itself. Sizes and prices in, dollars out; nothing else is known here.
 
 What a rebase could drop costs *rent*: each request reads it again. Getting rid of it has a *price*: checkpoint and tail
-are written anew. Rent is summed up since the last rebase, and the rebase is due before the request whose rent would
-lift the sum above the lowest price that was seen since. Then input costs at most twice what the best schedule in
-hindsight costs, as long as that price grows by no more than what came new (a checkpoint grows by what happened, a tail
-by what was said). An expired cache needs no rule of its own: everything is written again then, so the price is nothing.
+are written anew, and some of what was dropped will be fetched again. Rent is summed up since the last rebase, and the
+next one is due before the request whose rent would lift the sum above the lowest price that was seen since. Then input
+costs at most twice what the best schedule in hindsight costs, as long as that price grows by no more than what came new
+(a checkpoint grows by what happened, a tail by what was said). An expired cache needs no rule of its own: everything is
+written again then, so writing less costs nothing more.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
 from xnagent.core.pricing import PER_MILLION, Price, long_write_usd, price_for, short_write_usd
+
+RECALL_SHARE: Final = 0.5
+"""An assumption, and a cautious one: what was dropped is not only paid again but asked for again, with calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Rates:
     cache: CacheRule = field(default_factory=CacheRule)
     is_long: bool = False
     """What is written is written for the longer of two lifetimes."""
+    recall_share: float = RECALL_SHARE
+    """What share of the dropped tokens is likely to be fetched again; that is part of the price of a rebase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,7 @@ class Rent:
 
     paid_usd: float = 0.0
     lowest_usd: float | None = None
-    """The lowest price of a rebase that was seen; None: none yet."""
+    """The lowest price of a rebase that would have freed something; None: there was none yet."""
 
 
 def costs(sizes: Sizes, rates: Rates) -> Costs:
@@ -67,14 +74,27 @@ def costs(sizes: Sizes, rates: Rates) -> Costs:
     small = _input_usd(sizes.after_tokens, max(kept, sizes.after_tokens - new), rates=rates)
     stay = _input_usd(sizes.whole_tokens, sizes.held_tokens, rates=rates)
     rebased = _input_usd(sizes.after_tokens, kept, rates=rates)
-    return Costs(rent_usd=max(0.0, stay - small), price_usd=max(0.0, rebased - small), is_warm=sizes.held_tokens > 0)
+    return Costs(
+        rent_usd=max(0.0, stay - small),
+        price_usd=max(0.0, rebased - small) + _recall_usd(sizes, rates),
+        is_warm=sizes.held_tokens > 0,
+    )
+
+
+def _recall_usd(sizes: Sizes, rates: Rates) -> float:
+    dropped = max(0, sizes.whole_tokens - sizes.after_tokens)
+    return rates.recall_share * dropped * _write_usd(price_for(rates.price, sizes.after_tokens), rates) / PER_MILLION
 
 
 def _input_usd(size: int, held: int, *, rates: Rates) -> float:
     price = price_for(rates.price, size)
     cached = min(size, predicted_tokens(rates.cache, held) or 0)
-    write = long_write_usd(price) if rates.is_long else short_write_usd(price)
+    write = _write_usd(price, rates)
     return (cached * price.cached_usd + (size - cached) * write) / PER_MILLION
+
+
+def _write_usd(price: Price, rates: Rates) -> float:
+    return long_write_usd(price) if rates.is_long else short_write_usd(price)
 
 
 def is_worth(rent: Rent, now: Costs) -> bool:
@@ -86,6 +106,6 @@ def is_worth(rent: Rent, now: Costs) -> bool:
 def paid(rent: Rent, now: Costs) -> Rent:
     """The rent after a request that was sent without a rebase."""
     lowest = rent.lowest_usd
-    if now.is_warm:
+    if now.is_warm and now.rent_usd > 0.0:
         lowest = now.price_usd if lowest is None else min(lowest, now.price_usd)
     return Rent(paid_usd=rent.paid_usd + now.rent_usd, lowest_usd=lowest)

@@ -73,6 +73,8 @@ class Spine:
     tokens_since_anchor: int = 0
     sent_estimate: int = 0
     """Estimate of the request under way or last sent, system and tools included."""
+    sent_tokens: int = 0
+    """Estimate of the items that the last request of this lineage held: what came later no model has read."""
     sent_items: int = 0
     """How many items the last request of this lineage held."""
     sent_sha256: str = ""
@@ -172,6 +174,7 @@ def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = Fal
         spine,
         pending_request=started.request,
         sent_estimate=started.estimate_tokens,
+        sent_tokens=spine.tokens,
         sent_items=started.items,
         sent_sha256=started.sha256,
         sent_manifest=started.manifest,
@@ -272,6 +275,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         held_tokens=None,
         tokens_since_anchor=0,
         pending_request=None,
+        sent_tokens=0,
         sent_items=0,
         sent_sha256="",
         long_items=min(spine.long_items, spine.head),
@@ -292,6 +296,7 @@ def hand_over(spine: Spine) -> Spine:
         anchor_tokens=None,
         tokens_since_anchor=0,
         pending_request=None,
+        sent_tokens=0,
         sent_items=0,
         sent_sha256="",
         sent_manifest="",

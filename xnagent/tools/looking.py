@@ -138,9 +138,17 @@ def _steps(events: Sequence[Stored]) -> Iterator[str]:
                 yield "\n".join(lines)
             lines = [*_said(event)]
         elif isinstance(event, ToolFinished):
-            lines.append(f"< {event.tool} ({event.code}): {clip(event.text, RESULT_CHARACTERS)}")
+            lines.append(f"< {event.tool} ({event.code}): {_result(event)}")
     if lines:
         yield "\n".join(lines)
+
+
+def _result(event: ToolFinished) -> str:
+    """The ends of a result, and the ticket of the whole where the cut would hide it."""
+    shown = clip(event.text, RESULT_CHARACTERS)
+    if event.artifact is None or event.artifact in shown:
+        return shown
+    return f"{shown}\n[all of it: read {event.artifact}]"
 
 
 def _said(event: ReplyReceived) -> Iterator[str]:
