@@ -72,7 +72,7 @@ class Prober:
         found = re.search(r'<checkpoint number=\\?"(\d+)', json.dumps(view.messages))
         if found:
             self.rebases = int(found[1])
-            self.checkpoint = next(str(one["content"]) for one in view.messages if "<checkpoint" in str(one["content"]))
+            self.checkpoint = next(text for text in map(content, view.messages) if "<checkpoint number=" in text)
         planted = planting(view)
         if planted is not None and not self.rebases:
             return planted
@@ -97,6 +97,10 @@ class Prober:
                 return reply(one.calls[one.used - 1](view.new_text))
             self.asked += 1
         return finish().reply
+
+
+def content(message: dict) -> str:
+    return str(message.get("content"))
 
 
 def ticket_in(text: str) -> str:
