@@ -112,6 +112,7 @@ def test_M33_a_share_counts_only_requests_that_report_it():
     assert cost["by_role"]["planner"]["cached_share"] == 0.4
     assert cost["by_role"]["worker"]["cached_share"] is None
     assert cost["total_usd"] is None
+    assert {part["estimate_ratio"] for part in cost["by_model"].values()} == {None}
     text = part_text(reading(), "cost")
     assert "40.0 %" in text
     assert "?" in text
@@ -125,6 +126,15 @@ def test_M33_the_cause_of_a_cache_miss_stands_at_its_request():
     assert document(reading(drift), ["requests"])["requests"][0]["cache_miss"] == "lifetime"
     unknown = sp.CacheDrifted(agent=PLANNER, request=99, predicted_tokens=9_000, reported_tokens=40, cause="unknown")
     assert [row.cache_miss for row in request_rows(reading(unknown).events)] == [None] * 3
+
+
+def test_M63_an_estimate_is_held_against_the_report_of_the_same_request():
+    answered, unpriced, failed = document(reading(), ["requests"])["requests"]
+    assert answered["estimate_error_share"] == round(100 / answered["estimate_tokens"] - 1, 4)
+    assert unpriced["estimate_error_share"] == round(50 / unpriced["estimate_tokens"] - 1, 4)
+    assert failed["estimate_error_share"] is None
+    own = reading(reply(3, Usage(input_tokens=9, output_tokens=1, is_estimated=True)))
+    assert document(own, ["requests"])["requests"][2]["estimate_error_share"] is None
 
 
 def test_B048_what_nobody_runs_is_interrupted():

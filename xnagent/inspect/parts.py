@@ -72,7 +72,13 @@ def requests(reading: Reading) -> Rows:
 def _request(row: RequestRow) -> dict[str, Json]:
     fields = asdict(row)
     usage = fields.pop("usage")
-    return {**fields, **usage}
+    return {**fields, **usage, "estimate_error_share": _error(row)}
+
+
+def _error(row: RequestRow) -> float | None:
+    """By what share more was reported than estimated, of this same request (M63)."""
+    reported = None if row.usage.is_estimated else row.usage.input_tokens
+    return None if reported is None or not row.estimate_tokens else round(reported / row.estimate_tokens - 1, 4)
 
 
 def runs(reading: Reading) -> Rows:
@@ -133,10 +139,22 @@ def cost(reading: Reading) -> dict[str, Json]:
     by_role = {share.role: _role(reading.state.totals.get(share.role, RoleTotals()), share) for share in shares}
     totals = sorted(reading.state.model_totals.items())
     by_model: dict[str, Json] = {
-        model: {"requests": part.requests, **asdict(part.usage), "cost_usd": part.cost_usd} for model, part in totals
+        model: {
+            "requests": part.requests,
+            **asdict(part.usage),
+            "cost_usd": part.cost_usd,
+            "estimate_ratio": _ratio(reading, model),
+        }
+        for model, part in totals
     }
     spent, foreseen = spent_usd(reading.state), session_outcome(reading.state)
     return {"by_role": by_role, "by_model": by_model, "total_usd": spent, "forecast": foreseen}
+
+
+def _ratio(reading: Reading, model: str) -> float | None:
+    """What the model counts for one estimated token; None: it has not said."""
+    known = reading.state.calibrations.get(model)
+    return None if known is None else round(known.ratio, 4)
 
 
 def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:

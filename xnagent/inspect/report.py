@@ -91,6 +91,7 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("estimate", "estimate_tokens", count),
         Column("predicted cached", "predicted_cached_tokens", count),
         Column("input", "input_tokens", count),
+        Column("off by", "estimate_error_share", _off_by),
         Column("cached", "cached_tokens", count),
         Column("written", "cache_write_tokens", count),
         Column("for long", "cache_write_long_tokens", count),
