@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.core.sessions import ROOM, Story, example, fact, rebased, task
 from tests.core.test_items import THINK, call, result, user
 from xnagent.core.archive import archived
-from xnagent.core.due import Conditions, is_due, sizes_of, verdict
+from xnagent.core.due import Conditions, costs_of, is_due, sizes_of, verdict
 from xnagent.core.events import SessionResumed
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId
@@ -187,6 +187,26 @@ def test_M52_a_workers_tail_is_what_fits_into_its_share_and_the_rest_can_go():
     made = plan_rebase(spine, "checkpoint " * 100, room=room, policy=policy)
     assert made.tokens_after <= sizes.after_tokens + 400
     assert sizes.whole_tokens == made.tokens_before
+
+
+class Uncounted(tuple):
+    """Items that may be counted, but not looked at."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        raise AssertionError("an item was looked at")
+
+    def __getitem__(self, key):
+        raise AssertionError("an item was looked at")
+
+
+def test_M52_whether_a_rebase_is_due_is_told_without_a_look_at_the_history():
+    spine = held_spine(rent=Rent(paid_usd=1.0))
+    unread = replace(spine, items=Uncounted(spine.items))
+    conditions = Conditions(rates=Rates(price=PRICE))
+    assert is_due(unread, ROOM, policy=LONG_TAIL, conditions=conditions) == "economic"
+    assert costs_of(unread, ROOM, policy=LONG_TAIL, conditions=conditions).rent_usd == pytest.approx(RENT)
 
 
 def test_M52_rent_is_summed_for_each_request_and_starts_anew_after_a_rebase():
