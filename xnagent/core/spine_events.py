@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from xnagent.core.clearing import Ticketed
@@ -41,7 +42,13 @@ class ManifestRecorded:
     @property
     def head_tokens(self) -> int:
         """Estimate of what stands before the history."""
-        return estimate_head(self.system, self.tools, tool_count=self.tools.count('"parameters":'))
+        return _head_tokens(self.system, self.tools)
+
+
+@lru_cache(maxsize=64)
+def _head_tokens(system: str, tools: str) -> int:
+    """Each reply is held against it, and it takes longer than the rest of its fold."""
+    return estimate_head(system, tools, tool_count=tools.count('"parameters":'))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
