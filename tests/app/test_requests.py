@@ -4,16 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from hashlib import sha256
 
 import pytest
 
 from tests.e2e.bench import Bench, bash, finish, on, scripted, start, submit, task
 from xnagent.app.crew import make_manifest
+from xnagent.core.events import Stored
 from xnagent.core.limits import Limits
 from xnagent.core.spine_events import ManifestRecorded, RequestStarted, SpineRebased, ToolFinished
 from xnagent.core.tokens import estimate_text
 from xnagent.models.catalog import ModelEntry
-from xnagent.testing.script import ScriptedCall
+from xnagent.testing.choice import RequestView
+from xnagent.testing.script import ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.registry import worker_tools
@@ -110,6 +114,31 @@ async def test_M109_T10_a_request_changes_nothing_that_is_stored(bench):
             following = type(ended.events[number + 1].event).__name__
             assert following != "SpineRebased"
     assert len(ended.of(RequestStarted)) == len(server.bodies)
+
+
+async def test_M109_what_is_stored_stays_as_it_is_through_requests_and_rebases(bench):
+    """At each request the log so far is hashed; at the end of the session its events still have these hashes."""
+    seen: list[list[str]] = []
+
+    def brain(view: RequestView) -> ReplySpec:
+        seen.append(hashes(bench.host.place(bench.session).events()))
+        if view.role == "worker":
+            return bash(f"seq -f 'line {view.number} %g' 400").reply if view.number < 7 else submit().reply
+        if "<state>" in view.new_text:
+            return start(task("a")).reply
+        return finish().reply if "r1 settled" in view.new_text else ReplySpec(text="Waiting.")
+
+    small = {"worker__model__window": 12_000, "worker__model__max_output_tokens": 1_000}
+    with ScriptedServer(brain=brain) as server:
+        ended = await bench.run(server, **small)
+    assert len(seen) == len(ended.of(RequestStarted)) > len(ended.of(SpineRebased)) > 0
+    last = hashes(ended.events)
+    assert all(stored == last[: len(stored)] for stored in seen)
+    assert sorted(map(len, seen)) == sorted({len(stored) for stored in seen})
+
+
+def hashes(events: Iterable[Stored]) -> list[str]:
+    return [sha256(repr(stored).encode()).hexdigest() for stored in events]
 
 
 async def test_M104_the_last_step_of_a_run_asks_for_the_hand_in(bench):

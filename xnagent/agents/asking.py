@@ -11,9 +11,11 @@ from xnagent.agents.lasting import lasting
 from xnagent.agents.moment import moment_of
 from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.caching import predicted_tokens
+from xnagent.core.events import Event
 from xnagent.core.fallback import model_in_force, replacement
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
+from xnagent.core.occupancy import find_filled
 from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.retry import Tried, next_wait_seconds
@@ -105,7 +107,8 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         long_items=chosen.long_items,
         waited_seconds=chosen.waited_seconds,
     )
-    events = (started,) if broken is None else (broken, started)
+    told = find_filled(spine, seat.room, tokens=size, levels=seat.policy.warn_shares, request=request)
+    events: list[Event] = [*told, started] if broken is None else [broken, *told, started]
     await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body

@@ -117,6 +117,8 @@ class SpineSettings(Section):
     hard_share: Share = 0.9
     min_gain_share: Gain = 0.2
     tail_share: Gain = 0.25
+    warn_shares: tuple[Share, ...] = (0.5, 0.75, 0.9)
+    """Levels of the usable window that the log tells when a request reaches them."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

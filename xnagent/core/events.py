@@ -27,6 +27,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolFinished,
     ToolStarted,
+    WindowFilled,
 )
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
 
@@ -359,6 +360,7 @@ Event: TypeAlias = (
     | SpineRebased
     | ModelReplaced
     | RebaseRefused
+    | WindowFilled
     | RequestStarted
     | RequestRetried
     | RequestFailed

@@ -109,6 +109,11 @@ def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionStat
     return evolve(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))
 
 
+def _window_filled(state: SessionState, event: ev.WindowFilled) -> SessionState:
+    spine = spine_of(state, event.agent)
+    return _with_spine(state, evolve(spine, warned_share=max(spine.warned_share, event.level)))
+
+
 def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionState:
     has_runs = event.agent == PLANNER and bool(active_runs(state))
     spine = start_request(spine_of(state, event.agent), event, has_runs=has_runs)
@@ -265,6 +270,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.SpineRebased: _spine_rebased,
     ev.ModelReplaced: _model_replaced,
     ev.RebaseRefused: _rebase_refused,
+    ev.WindowFilled: _window_filled,
     ev.RequestStarted: _request_started,
     ev.RequestRetried: _request_retried,
     ev.RequestFailed: _request_failed,

@@ -95,6 +95,8 @@ class Spine:
     refused_at: int | None = None
     """Size at which a rebase was last refused."""
     refusals: int = 0
+    warned_share: float = 0.0
+    """The highest level of the window that was told since the last rebase."""
     unanswered_rebases: int = 0
     """Rebases since the last reply: two without a reply in between are one too many (B029)."""
 
@@ -258,6 +260,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         reread_tokens=0,
         refused_at=None,
         refusals=0,
+        warned_share=0.0,
         unanswered_rebases=spine.unanswered_rebases + 1,
     )
 
