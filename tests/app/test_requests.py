@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -17,6 +18,7 @@ from xnagent.core.spine_events import ManifestRecorded, RequestStarted, SpineReb
 from xnagent.core.tokens import estimate_text
 from xnagent.models.catalog import ModelEntry
 from xnagent.testing.choice import RequestView
+from xnagent.testing.providers import PROVIDERS
 from xnagent.testing.script import ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
 from xnagent.tools.planning import planning_tools
@@ -160,6 +162,20 @@ async def test_M105_M62_no_request_is_larger_than_what_fits_beside_the_output(be
         ended = await bench.run(server, planner__model__window=16_000, planner__model__max_output_tokens=2_000)
     assert any(event.agent == "r1" for event in ended.of(SpineRebased))
     assert all(event.estimate_tokens <= 16_000 - 2_000 for event in ended.of(RequestStarted))
+
+
+@pytest.mark.parametrize(("believed", "overflows"), [(16_000, False), (26_000, True)])
+async def test_M104_M105_with_room_for_the_output_kept_a_provider_never_sees_too_much(bench, believed, overflows):
+    """The provider takes 16,000 tokens, input and output; who believes in more keeps no room and is refused once."""
+    steps = [bash(f"seq 1 1500; echo {number}") for number in range(8)]
+    script = scripted(start(task("a")), finish("r1 settled: completed"), workers={"a": [*steps, submit()]})
+    shares = {"spine__policy": "threshold", "spine__soft_share": 0.9, "spine__hard_share": 0.95}
+    with ScriptedServer(script, provider=replace(PROVIDERS["openai"], window_tokens=16_000)) as server:
+        ended = await bench.run(
+            server, planner__model__window=believed, planner__model__max_output_tokens=2_000, **shares
+        )
+    assert ended.of(SpineRebased)
+    assert bool(server.count("overflows")) is overflows
 
 
 async def test_M26_a_receipt_counts_what_is_in_the_log_only(bench):

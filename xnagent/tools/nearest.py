@@ -80,7 +80,7 @@ def _scores(text: str, words: set[str]) -> list[int]:
     for marked in (f" {word} " for word in words):
         numbers = list(itertools.islice(_lines_with(spaced, marked), MAX_RARE + 1))
         if len(numbers) > MAX_RARE:
-            scores = [score + (marked in line) for score, line in zip(scores, lines, strict=True)]
+            scores = list(map(operator.add, scores, map(operator.contains, lines, itertools.repeat(marked))))
             continue
         for number in numbers:
             scores[number] += 1
