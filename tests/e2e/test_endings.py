@@ -79,7 +79,7 @@ def test_B057_B058_an_output_that_nobody_takes_changes_no_session(tmp_path: Path
     assert ("STDOUT_FAILED" in err) == (stream == "full")
 
 
-@pytest.mark.parametrize("stream", ["nobody", "full", "all-closed"])
+@pytest.mark.parametrize("stream", ["full", "all-closed"])
 def test_B058_a_worker_does_its_job_whatever_its_streams_are(tmp_path: Path, stream: str):
     bench = Bench(tmp_path)
     with ScriptedServer(brain=lambda _view: finish().reply) as server:
