@@ -264,6 +264,8 @@ class StoreSettings(Section):
 
     url: StoreUrl = Field(default="", repr=False)
     """`postgresql://…`; empty: files in the home folder. May hold a password."""
+    lease_seconds: Seconds = 30.0
+    """A database only: how long a process that says nothing is taken to be alive. Longer than any pause you expect."""
 
 
 class PriceFields(Section):

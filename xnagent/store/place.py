@@ -131,6 +131,9 @@ class Sessions(Protocol):
     def place(self, session: str) -> Place:
         """The session's place. Raises UsageError for what can be no session's name."""
 
+    def left_seconds(self, session: str) -> float:
+        """How long to leave it alone: its holder is gone, and commands may still run that this process can't end."""
+
     def rows(self) -> list[SessionRow]:
         """All sessions, newest first; one that cannot be read is in the list with its problem."""
 
