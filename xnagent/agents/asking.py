@@ -13,7 +13,7 @@ from xnagent.agents.room import check_fit, exhausted, rebase
 from xnagent.core.caching import predicted_tokens
 from xnagent.core.events import Event
 from xnagent.core.fallback import model_in_force, replacement
-from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
+from xnagent.core.items import AssistantText, ReplyItem, ToolCall, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.occupancy import find_filled
 from xnagent.core.prefix import find_break, in_head
@@ -82,7 +82,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     if refusal is not None:
         await desk.log.append(refusal)
         raise HaltError(refusal.detail)
-    body = seat.model.encode(seat.manifest, replace(spine, long_items=chosen.long_items))
+    body = seat.model.encode(seat.manifest, _lasting_for(spine, chosen.long_items))
     request = spine.pending_request or state.request_count + 1
     broken = _broken(desk, seat, body=body, request=request)
     if broken is not None and desk.prefix == "strict":
@@ -112,6 +112,10 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
+
+
+def _lasting_for(spine: Spine, long_items: int) -> Spine:
+    return spine if spine.long_items == long_items else replace(spine, long_items=long_items)
 
 
 def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
@@ -196,8 +200,7 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
 
 def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:
     spine = spine_of(desk.log.state, seat.agent)
-    used = {item.call_id for item in calls_of(spine.items)}
-    items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), used)
+    items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), spine.call_ids)
     usage = _filled(reply, spine)
     return ReplyReceived(
         agent=seat.agent,

@@ -127,7 +127,11 @@ def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionSt
 
 def _without(state: SessionState, agent: AgentId) -> Mapping[AgentId, int]:
     """The requests under way but the agent's."""
-    return {name: request for name, request in state.in_flight.items() if name != agent}
+    if agent not in state.in_flight:
+        return state.in_flight
+    others = dict(state.in_flight)
+    del others[agent]
+    return others
 
 
 def _request_retried(state: SessionState, _event: ev.RequestRetried) -> SessionState:

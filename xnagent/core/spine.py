@@ -44,6 +44,8 @@ class Spine:
     handovers: int = 0
     """How often another model took it over; with the agent and the rebases it names the lineage."""
     items: tuple[Item, ...] = ()
+    call_ids: frozenset[CallId] = frozenset()
+    """Of all calls among the items."""
     tokens: int = 0
     """Estimate of all items, without system text and tools."""
     head: int = 1
@@ -141,6 +143,7 @@ def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
     return evolve(
         spine,
         items=(*spine.items, *items),
+        call_ids=spine.call_ids.union(call.call_id for call in calls_of(items)),
         tokens=spine.tokens + more,
         tokens_since_anchor=spine.tokens_since_anchor + more,
     )
@@ -244,6 +247,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         spine,
         generation=spine.generation + 1,
         items=tuple(items),
+        call_ids=frozenset(call.call_id for call in calls_of(items)),
         tokens=estimate_items(items),
         state_at=spine.head,
         tokens_at_state=estimate_items(items[: spine.head]),

@@ -15,7 +15,7 @@ from xnagent.store.codec import pack
 from xnagent.store.faults import WRITE_FAULTS, write_fault
 from xnagent.store.lock import Lock
 from xnagent.store.place import Append, Put, Work, must_be_durable
-from xnagent.store.projections import project
+from xnagent.store.projections import project, reach
 
 
 def taken_over(what: str, *, newest: int, epoch: int) -> StoreFencedError:
@@ -48,6 +48,11 @@ class FileHolding:
     def renew(self) -> None:
         """The lock lasts as long as the process."""
 
+    def rest(self) -> None:
+        """Without cached pages: a session that waits for its model may be one of a thousand in the process."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA shrink_memory")
+
     def close(self, *, is_sound: bool) -> None:
         """Checkpoint, close, unlock."""
         # A reader in the way or a full disk: the -wal stays and the next opener uses it.
@@ -79,6 +84,7 @@ def _apply_all(
     try:
         for work in batch:
             apply(connection, work, epoch=epoch)
+        _reach(connection, batch)
     except WRITE_FAULTS:
         connection.execute("ROLLBACK TO batch")
     else:
@@ -93,6 +99,7 @@ def _apply_each(
         connection.execute("SAVEPOINT operation")
         try:
             apply(connection, work, epoch=epoch)
+            _reach(connection, [work])
         except WRITE_FAULTS as error:
             connection.execute("ROLLBACK TO operation")
             connection.execute("RELEASE operation")
@@ -109,6 +116,12 @@ def apply(connection: sqlite3.Connection, work: Work, *, epoch: int) -> None:
                 _insert_event(connection, stored, content=content, epoch=epoch)
         case Put():
             insert_artifact(connection, sha=work.sha, data=work.data)
+
+
+def _reach(connection: sqlite3.Connection, batch: Sequence[Work]) -> None:
+    last = next((work.events[-1] for work in reversed(batch) if isinstance(work, Append) and work.events), None)
+    if last is not None:
+        reach(connection, last[0])
 
 
 def _insert_event(connection: sqlite3.Connection, stored: Stored, *, content: bytes, epoch: int) -> None:

@@ -61,6 +61,9 @@ class Holding(Protocol):
     def renew(self) -> None:
         """Tell others that it is still held. Raises StoreFencedError if it is not any more."""
 
+    def rest(self) -> None:
+        """Nothing is written for the moment: do with less memory. Never fails; asked only where nothing is renewed."""
+
     def close(self, *, is_sound: bool) -> None:
         """Give it up; `is_sound`: no write has failed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol, Self, cast
 
@@ -15,9 +16,9 @@ from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.ports import Clock
-from xnagent.store.place import Opened, Place
+from xnagent.store.place import Append, Opened, Place
 from xnagent.store.tail import Tail
-from xnagent.store.writer import Wake, Writer
+from xnagent.store.writer import Operation, Wake, Writer
 
 
 class PlacedLog:
@@ -83,10 +84,17 @@ class PlacedLog:
         Once submitted it is not cancelled: a commit takes milliseconds, and its fate is known. An event that does not
         fit the state raises StoreWriteError before anything is written.
         """
+        return await self.submit(*events, durable=durable)
+
+    def submit(self, *events: Event, durable: bool = True) -> Awaitable[tuple[Stored, ...]]:
+        """As `append`, up to where it has to wait; the rest is awaited."""
         self._writer.check()
         work = self._tail.appended(events, at=self._clock.now(), is_durable=durable)
         operation = self._writer.submit(work)
         self._tail.add(operation)
+        return self._committed(operation, work)
+
+    async def _committed(self, operation: Operation, work: Append) -> tuple[Stored, ...]:
         with anyio.CancelScope(shield=True):
             await operation.done.wait()
         self._tail.ring()

@@ -19,6 +19,8 @@ from xnagent.errors import StoreError, XnagentError
 from xnagent.store.place import Holding, Opened, Place, Work
 
 MAX_BATCH_OPERATIONS: Final = 256
+REST_SECONDS: Final = 1.0
+"""After so long without anything to write, memory is given back."""
 
 Wake = Callable[[Callable[[], None]], object]
 """Runs a function in the loop's thread, soon, from any thread."""
@@ -119,13 +121,17 @@ class Writer:
             self._settle(stops)
 
     def _next_batch(self, holding: Holding) -> list[Operation]:
-        """What is queued; while nothing is, others are told that the session is still held."""
-        while True:
-            try:
-                first = self._queue.get(timeout=None if self.fault else holding.renew_seconds)
-                return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
-            except Empty:
+        """What is queued; while nothing is, memory is given back, or others are told that the session is still held."""
+        first = None
+        if holding.renew_seconds is None:
+            first = _next(self._queue, REST_SECONDS)
+            if first is None:
+                holding.rest()
+        while first is None:
+            first = _next(self._queue, None if self.fault else holding.renew_seconds)
+            if first is None:
                 self.fault = _renewed(holding)
+        return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
 
     def _write(self, batch: Sequence[Operation], holding: Holding) -> None:
         written = 0
@@ -170,6 +176,13 @@ def _renewed(holding: Holding) -> XnagentError | None:
 
 def _died(place: Place) -> StoreError:
     return StoreError(f"STORE_STOPPED: the thread that writes {place} ended; `xnagent resume {place.name}` goes on.")
+
+
+def _next(queue: SimpleQueue[Operation], seconds: float | None) -> Operation | None:
+    try:
+        return queue.get(timeout=seconds)
+    except Empty:
+        return None
 
 
 def _left(queue: SimpleQueue[Operation], most: int | None = None) -> list[Operation]:
