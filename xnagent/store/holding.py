@@ -46,10 +46,7 @@ class FileHolding:
             _roll_back(self.connection)
 
     def renew(self) -> None:
-        """The lock lasts as long as the process."""
-
-    def rest(self) -> None:
-        """Without cached pages: a session that waits for its model may be one of a thousand in the process."""
+        """The lock lasts as long as the process. A session that waits may be one of a thousand: it keeps no pages."""
         with suppress(sqlite3.Error):
             self.connection.execute("PRAGMA shrink_memory")
 

@@ -59,10 +59,10 @@ class Holding(Protocol):
         """
 
     def renew(self) -> None:
-        """Tell others that it is still held. Raises StoreFencedError if it is not any more."""
+        """Nothing was written for a while: tell others that it is still held, where that is due, and use less memory.
 
-    def rest(self) -> None:
-        """Nothing is written for the moment: do with less memory. Never fails; asked only where nothing is renewed."""
+        Raises StoreFencedError if it is not held any more.
+        """
 
     def close(self, *, is_sound: bool) -> None:
         """Give it up; `is_sound`: no write has failed."""

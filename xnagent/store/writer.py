@@ -20,7 +20,7 @@ from xnagent.store.place import Holding, Opened, Place, Work
 
 MAX_BATCH_OPERATIONS: Final = 256
 REST_SECONDS: Final = 1.0
-"""After so long without anything to write, memory is given back."""
+"""After so long without anything to write, what needs no renewal is renewed once, to use less memory."""
 
 Wake = Callable[[Callable[[], None]], object]
 """Runs a function in the loop's thread, soon, from any thread."""
@@ -121,16 +121,11 @@ class Writer:
             self._settle(stops)
 
     def _next_batch(self, holding: Holding) -> list[Operation]:
-        """What is queued; while nothing is, memory is given back, or others are told that the session is still held."""
-        first = None
-        if holding.renew_seconds is None:
-            first = _next(self._queue, REST_SECONDS)
-            if first is None:
-                holding.rest()
+        """What is queued; while nothing is, the holding is renewed: once, or as often as it is due."""
+        first = _next(self._queue, holding.renew_seconds or REST_SECONDS)
         while first is None:
+            self.fault = self.fault or _renewed(holding)
             first = _next(self._queue, None if self.fault else holding.renew_seconds)
-            if first is None:
-                self.fault = _renewed(holding)
         return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
 
     def _write(self, batch: Sequence[Operation], holding: Holding) -> None:

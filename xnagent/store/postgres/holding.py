@@ -76,9 +76,6 @@ class PostgresHolding:
                 raise self._fault(error) from error
             self._store_again((), error)
 
-    def rest(self) -> None:
-        """The memory is the server's."""
-
     def close(self, *, is_sound: bool) -> None:
         """Wait for the disk, give the lease back, disconnect: the lock goes with the connection."""
         with suppress(psycopg.Error, StoreError):
