@@ -35,6 +35,7 @@ BEGINNING_AT_ONCE: Final = 4
 WARM: Final = 5
 """Sessions that are there before counting begins: what is loaded and compiled once belongs to none of them."""
 NEVER_MS: Final = 3_600_000
+PATIENT: Final = {"idle_seconds": 3_600, "progress_seconds": 3_600, "total_seconds": 3_600}
 MOST_LOOKS: Final = 2_000
 SETTLING_SECONDS: Final = 3.0
 
@@ -113,7 +114,11 @@ def main() -> None:
     count = parser.parse_args().sessions
     with provider(NEVER_MS) as served, tempfile.TemporaryDirectory() as folder:
         settings = Settings.model_validate(
-            {"planner": {"model": {"name": "m", "base_url": served.url}}, "sandbox": {"mode": "off"}}
+            {
+                "planner": {"model": {"name": "m", "base_url": served.url}},
+                "timeouts": PATIENT,
+                "sandbox": {"mode": "off"},
+            }
         )
         host = Host(home=Path(folder, "home"), environ={"PATH": os.environ["PATH"], "HOME": folder})
         repository = make_repository(Path(folder, "repository"))

@@ -136,10 +136,16 @@ def building(steps: int) -> list[float]:
 CHILDREN: Final[Mapping[str, Child]] = {"ours": ours, "raw": raw}
 
 
+def bare(code: str) -> list[str]:
+    """A command for Python as users have it: where click is installed too, httpx loads its own command line."""
+    return [sys.executable, "-c", f"import runpy, sys; sys.modules['click'] = None; {code}"]
+
+
 def run_child(name: str, steps: int) -> dict[str, Any]:
     """A loop in a process of its own: CPU of each step, and the most memory."""
     with provider(0.0, ARGUMENTS) as served:
-        command = [sys.executable, __file__, "--child", name, "--url", served.url, "--steps", str(steps)]
+        command = [*bare(f"runpy.run_path({__file__!r}, run_name='__main__')"), "--child", name]
+        command += ["--url", served.url, "--steps", str(steps)]
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found: dict[str, Any] = json.loads(out)
     return found
@@ -190,9 +196,8 @@ def start_seconds() -> float:
     with provider(0.0) as served, tempfile.TemporaryDirectory() as folder:
         repository = make_repository(Path(folder, "repository"))
         environ = {"PATH": os.environ["PATH"], "HOME": folder, "PYTHONPATH": str(Path(__file__).parent.parent)}
-        # Where click is installed, as for development, httpx loads its own command line with it.
-        start = "import runpy, sys; sys.modules['click'] = None; runpy.run_module('xnagent', run_name='__main__')"
-        command = [sys.executable, "-c", start, "run", "Do it.", "--base-url", served.url, "--model", "m"]
+        start = bare("runpy.run_module('xnagent', run_name='__main__')")
+        command = [*start, "run", "Do it.", "--base-url", served.url, "--model", "m"]
         began = time.monotonic()
         with subprocess.Popen(
             [*command, "--max-steps", "1"],

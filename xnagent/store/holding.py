@@ -83,6 +83,9 @@ def _apply_all(
             apply(connection, work, epoch=epoch)
         _reach(connection, batch)
     except WRITE_FAULTS:
+        # A page that did not fit into the cache met a full disk: SQLite has undone everything.
+        if not connection.in_transaction:
+            raise
         connection.execute("ROLLBACK TO batch")
     else:
         return len(batch), None
@@ -98,6 +101,8 @@ def _apply_each(
             apply(connection, work, epoch=epoch)
             _reach(connection, [work])
         except WRITE_FAULTS as error:
+            if not connection.in_transaction:
+                raise
             connection.execute("ROLLBACK TO operation")
             connection.execute("RELEASE operation")
             return number, write_fault(path, error)

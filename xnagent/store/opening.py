@@ -24,8 +24,6 @@ from xnagent.store.schema import VERSION, create_tables, migrate, version_of
 
 BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
 JOURNAL_LIMIT_BYTES: Final = 64 << 20
-CACHE_KIB: Final = 128
-"""A log is written at its end, so few pages are needed again; with a thousand sessions in a process it counts."""
 
 
 def create_file(path: Path, *, session: SessionId, now: str) -> None:
@@ -134,7 +132,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MILLISECONDS}")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute(f"PRAGMA journal_size_limit={JOURNAL_LIMIT_BYTES}")
     require_wal(connection, path)
     if version_of(connection) < VERSION:
