@@ -83,23 +83,25 @@ async def large(scene: Scene, runs: int) -> None:
     olds["looks"] = middle.replace(" = ", "\u00a0= ")
     olds["refused"] = middle.replace("scale=2", "scale=33")
     for name, old in olds.items():
-        seconds = []
+        seconds, processor = [], []
         for number in range(runs):
             scene.put("large.py", text)
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             done = await scene.do("edit", path="large.py", old=old, new=old.replace("value", f"other_{number}"))
             seconds.append(time.perf_counter() - began)
+            processor.append(time.process_time() - used)
             if rung_of(done) != name:
                 raise SystemExit(f"{name}: {done.text}")
         best, median = min(seconds) * 1000, statistics.median(seconds) * 1000
         sys.stdout.write(
-            f"edit of {len(text):,} bytes, {name:9} best {best:7.1f} ms   median {median:7.1f} ms   {verdict(best)}\n"
+            f"edit of {len(text):,} bytes, {name:9} best {best:7.1f} ms   median {median:7.1f} ms"
+            f"   of the processor {statistics.median(processor) * 1000:7.1f} ms   {verdict(median)}\n"
         )
 
 
-def verdict(best: float) -> str:
+def verdict(median: float) -> str:
     """Against the target."""
-    return "ok" if best <= TARGET_MS else f"over {TARGET_MS} ms"
+    return "ok" if median <= TARGET_MS else f"over {TARGET_MS} ms"
 
 
 async def measure(arguments: argparse.Namespace) -> int:

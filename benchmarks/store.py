@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.database import running, why_not
 from xnagent.app.host import SystemClock
 from xnagent.app.stores import sessions_at
+from xnagent.config import StoreSettings
 from xnagent.core.events import ProgressNoted
 from xnagent.core.ids import RunId, SessionId
 from xnagent.store.files import FileSessions
@@ -76,7 +77,7 @@ def stores(url: str | None) -> Iterator[list[tuple[str, Sessions]]]:
     own = nullcontext(None) if url or why_not() else running(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix="xnagent-bench-") as folder, own as server:
         found: list[tuple[str, Sessions]] = [("files", FileSessions(Path(folder)))]
-        database = sessions_at(url or (server.database() if server else ""))
+        database = sessions_at(StoreSettings(url=url or (server.database() if server else "")), home=Path(folder))
         yield found if database is None else [*found, ("postgres", database)]
 
 

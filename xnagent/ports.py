@@ -6,7 +6,7 @@ they raise the errors of `xnagent.errors` and let cancellation through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,6 +81,12 @@ class Log(Artifacts, History, Protocol):
 
         Returns only after the commit (`durable`: also synced to disk). Concurrent appends are committed in the order
         of the calls. Raises StoreWriteError or StoreFencedError: nothing of it is stored, and the session must stop.
+        """
+
+    def submit(self, *events: Event, durable: bool = True) -> Awaitable[tuple[Stored, ...]]:
+        """The same in two parts: `ahead` has the events when this returns; what it returns is awaited for the commit.
+
+        For those who let others go on between the two. It has to be awaited.
         """
 
 

@@ -4,16 +4,22 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
 from tests.e2e.bench import Bench, bash, finish, on, scripted, start, submit, task
 from xnagent.app.crew import make_manifest
+from xnagent.core.events import Stored
 from xnagent.core.limits import Limits
 from xnagent.core.spine_events import ManifestRecorded, RequestStarted, SpineRebased, ToolFinished
 from xnagent.core.tokens import estimate_text
 from xnagent.models.catalog import ModelEntry
-from xnagent.testing.script import ScriptedCall
+from xnagent.testing.choice import RequestView
+from xnagent.testing.providers import PROVIDERS
+from xnagent.testing.script import ReplySpec, ScriptedCall
 from xnagent.testing.server import ScriptedServer
 from xnagent.tools.planning import planning_tools
 from xnagent.tools.registry import worker_tools
@@ -112,6 +118,31 @@ async def test_M109_T10_a_request_changes_nothing_that_is_stored(bench):
     assert len(ended.of(RequestStarted)) == len(server.bodies)
 
 
+async def test_M109_what_is_stored_stays_as_it_is_through_requests_and_rebases(bench):
+    """At each request the log so far is hashed; at the end of the session its events still have these hashes."""
+    seen: list[list[str]] = []
+
+    def brain(view: RequestView) -> ReplySpec:
+        seen.append(hashes(bench.host.place(bench.session).events()))
+        if view.role == "worker":
+            return bash(f"seq -f 'line {view.number} %g' 400").reply if view.number < 7 else submit().reply
+        if "<state>" in view.new_text:
+            return start(task("a")).reply
+        return finish().reply if "r1 settled" in view.new_text else ReplySpec(text="Waiting.")
+
+    small = {"worker__model__window": 12_000, "worker__model__max_output_tokens": 1_000}
+    with ScriptedServer(brain=brain) as server:
+        ended = await bench.run(server, **small)
+    assert len(seen) == len(ended.of(RequestStarted)) > len(ended.of(SpineRebased)) > 0
+    last = hashes(ended.events)
+    assert all(stored == last[: len(stored)] for stored in seen)
+    assert sorted(map(len, seen)) == sorted({len(stored) for stored in seen})
+
+
+def hashes(events: Iterable[Stored]) -> list[str]:
+    return [sha256(repr(stored).encode()).hexdigest() for stored in events]
+
+
 async def test_M104_the_last_step_of_a_run_asks_for_the_hand_in(bench):
     script = scripted(
         start(task("a")),
@@ -131,6 +162,20 @@ async def test_M105_M62_no_request_is_larger_than_what_fits_beside_the_output(be
         ended = await bench.run(server, planner__model__window=16_000, planner__model__max_output_tokens=2_000)
     assert any(event.agent == "r1" for event in ended.of(SpineRebased))
     assert all(event.estimate_tokens <= 16_000 - 2_000 for event in ended.of(RequestStarted))
+
+
+@pytest.mark.parametrize(("believed", "overflows"), [(16_000, False), (26_000, True)])
+async def test_M104_M105_with_room_for_the_output_kept_a_provider_never_sees_too_much(bench, believed, overflows):
+    """The provider takes 16,000 tokens, input and output; who believes in more keeps no room and is refused once."""
+    steps = [bash(f"seq 1 1500; echo {number}") for number in range(8)]
+    script = scripted(start(task("a")), finish("r1 settled: completed"), workers={"a": [*steps, submit()]})
+    shares = {"spine__policy": "threshold", "spine__soft_share": 0.9, "spine__hard_share": 0.95}
+    with ScriptedServer(script, provider=replace(PROVIDERS["openai"], window_tokens=16_000)) as server:
+        ended = await bench.run(
+            server, planner__model__window=believed, planner__model__max_output_tokens=2_000, **shares
+        )
+    assert ended.of(SpineRebased)
+    assert bool(server.count("overflows")) is overflows
 
 
 async def test_M26_a_receipt_counts_what_is_in_the_log_only(bench):

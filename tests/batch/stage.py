@@ -13,10 +13,12 @@ from pathlib import Path
 from tests import database, temporal_server
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
+from xnagent.config import StoreSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("local", "temporal")
 STORES = ("sqlite", "postgresql")
+LEASES = 3
 AWAY_SECONDS = 1.0
 """How long a killed server stays away."""
 
@@ -45,7 +47,7 @@ class Stage:
         cast = Cast(
             stage=self,
             folder=folder,
-            environ=environ | ({"XNAGENT_STORE__URL": url} if url else {}),
+            environ=environ | (environ_of(url, lease_seconds) if url else {}),
             url=url,
             slots=[at_once // workers + (number < at_once % workers) for number in range(workers)],
             lease_seconds=lease_seconds,
@@ -54,6 +56,11 @@ class Stage:
             yield cast
         finally:
             cast.end()
+
+
+def environ_of(url: str, lease_seconds: float) -> dict[str, str]:
+    """The store, for its processes. They are frozen for longer than a lease of a job, so those of logs are longer."""
+    return {"XNAGENT_STORE__URL": url, "XNAGENT_STORE__LEASE_SECONDS": str(LEASES * lease_seconds)}
 
 
 @dataclass(kw_only=True)
@@ -71,7 +78,8 @@ class Cast:
     @property
     def host(self) -> Host:
         """How the sessions are read afterwards."""
-        return Host(home=self.home, environ={}, store=sessions_at(self.url))
+        store = StoreSettings(url=self.url)
+        return Host(home=self.home, environ={}, store=sessions_at(store, home=self.home))
 
     @property
     def home(self) -> Path:

@@ -1,7 +1,7 @@
 """What a worker does with a job, whatever another one left or still does (B048, B061)."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -17,6 +17,7 @@ from xnagent.batch.repositories import Repositories
 from xnagent.batch.stopping import BatchStop
 from xnagent.config import Settings
 from xnagent.core.ids import SessionId
+from xnagent.store.files import FileSessions
 from xnagent.store.lock import acquire
 from xnagent.store.sessions import session_path
 from xnagent.testing.server import ScriptedServer
@@ -94,6 +95,29 @@ async def test_B048_a_session_that_somebody_holds_is_tried_again_and_in_the_end_
     assert "SESSION_BUSY" in report.problem
     assert (shell.home / "work" / SESSION).is_dir()
     assert server.exchanges == []
+
+
+class LeftSessions(FileSessions):
+    """As of a database, where the last holder was killed at another machine."""
+
+    def left_seconds(self, _session: str) -> float:
+        return 7.0
+
+
+async def test_B048_a_job_whose_commands_may_still_run_elsewhere_is_postponed_until_they_cannot(shell: Shell):
+    with ScriptedServer(OK) as server:
+        context = Context(order(shell, server.base_url), attempt=BUSY_ATTEMPTS)
+        stopped = handler(shell)
+        stopped.stop.request("SIGTERM")
+        assert parse_report(await stopped.handle(context)).record is None
+        later = handler(shell)
+        left = replace(later, host=replace(later.host, store=LeftSessions(shell.home)))
+        with pytest.raises(JobPostponedError) as caught:
+            await left.handle(context)
+        assert caught.value.after_seconds == 7
+        assert server.exchanges == []
+        done = parse_report(await handler(shell).handle(context))
+    assert done.record["outcome"] == "completed"
 
 
 async def test_two_workers_that_begin_the_same_session_at_once_do_not_touch_each_others_folder(shell: Shell):

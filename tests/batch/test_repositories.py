@@ -71,7 +71,7 @@ def test_b075_results_of_fetched_repositories_are_branches_patches_and_bundles(
             {"id": "denied", "objective": "four", "repo": f"http://{http.place}/up.git"},
         )
         bundles = tmp_path / "bundles"
-        options = ("-j", "2", "-s", f"workspace.bundles={bundles}")
+        options = ("-j", "2", "--bundle", str(bundles))
         done = shell.with_variables(GIT_LOGIN=":".join(LOGIN)).run(*batch(shell, server.base_url, *options))
         assert server.problems == []
     lines = {line["id"]: line for line in results(shell)}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.harness import ROOT, Shell
 from xnagent.app.stores import sessions_at
+from xnagent.config import StoreSettings
 
 SECRET = "hunter-22"
 NOWHERE = f"postgresql://me:{SECRET}@127.0.0.1:9/db"
@@ -73,4 +74,4 @@ def test_an_ephemeral_session_is_kept_nowhere(shell: Shell):
 
 
 def test_no_address_means_files():
-    assert sessions_at("") is None
+    assert sessions_at(StoreSettings(), home=Path("/")) is None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from xnagent.config import Settings
 from xnagent.config.keys import dotted, known_keys, model_keys, parse_key
-from xnagent.config.load import Sources, load_settings, store_url, stored_settings, with_settings
+from xnagent.config.load import Sources, load_settings, store_settings, stored_settings, with_settings
 from xnagent.config.sources import Setting, from_assignment, from_environment, from_file, from_table
 from xnagent.core.limits import Limits
 from xnagent.core.rebase import RebasePolicy
@@ -291,15 +291,15 @@ DATABASE = "postgresql://me:hunter-22@h/"
 
 def test_the_store_is_chosen_by_the_host_and_the_nearest_source_wins(tmp_path: Path):
     environ = {"HOME": str(tmp_path)}
-    assert store_url(Sources(environ=environ)) == ""
+    assert store_settings(Sources(environ=environ)).url == ""
     write(tmp_path / ".config" / "xnagent" / "config.toml", f'parallel = 2\n[store]\nurl = "{DATABASE}1"\n')
-    assert store_url(Sources(environ=environ)) == f"{DATABASE}1"
+    assert store_settings(Sources(environ=environ)).url == f"{DATABASE}1"
     files = [write(tmp_path / "more.toml", f'[store]\nurl = "{DATABASE}2"\n')]
-    assert store_url(Sources(environ=environ, files=files)) == f"{DATABASE}2"
+    assert store_settings(Sources(environ=environ, files=files)).url == f"{DATABASE}2"
     environ["XNAGENT_STORE__URL"] = f"{DATABASE}3"
-    assert store_url(Sources(environ=environ, files=files)) == f"{DATABASE}3"
+    assert store_settings(Sources(environ=environ, files=files)).url == f"{DATABASE}3"
     options = [from_assignment(f"store.url={DATABASE}4")]
-    assert store_url(Sources(environ=environ, files=files, options=options)) == f"{DATABASE}4"
+    assert store_settings(Sources(environ=environ, files=files, options=options)).url == f"{DATABASE}4"
 
 
 def test_a_repository_may_not_choose_the_store(tmp_path: Path):

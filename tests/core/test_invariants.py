@@ -88,6 +88,7 @@ def test_I2_M3_an_unchanged_state_is_not_told_again(story: Story):
 def test_I3_every_call_has_one_result_right_after_its_reply(story: Story):
     for state in story.states:
         for spine in state.spines.values():
+            assert spine.call_ids == {call.call_id for call in calls_of(spine.items)}
             if spine.is_open:
                 assert set(spine.results) < {call.call_id for call in spine.open_calls}
             else:

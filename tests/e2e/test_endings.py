@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +16,11 @@ import pytest
 
 from tests.e2e.bench import Bench, bash, call, finish, on, reply, scripted, start, submit, task
 from tests.e2e.command import begin, environment, finished, kill, records, resume_line, run_line, session_of, wait_until
+from tests.e2e.disks import make_read_only, mounted
+from tests.e2e.test_outcomes import queue_of, submit_job, until_done, worker_line
 from tests.e2e.test_stopping import is_alive
 from xnagent.app.host import SystemClock
+from xnagent.batch.queue import remove
 from xnagent.core.events import SessionInterrupted
 from xnagent.core.ids import SessionId
 from xnagent.store.lock import is_held
@@ -77,6 +79,38 @@ def test_B057_B058_an_output_that_nobody_takes_changes_no_session(tmp_path: Path
     assert ("STDOUT_FAILED" in err) == (stream == "full")
 
 
+@pytest.mark.parametrize("stream", ["full", "all-closed"])
+def test_B058_a_worker_does_its_job_whatever_its_streams_are(tmp_path: Path, stream: str):
+    bench = Bench(tmp_path)
+    with ScriptedServer(brain=lambda _view: finish().reply) as server:
+        line = worker_line(bench, server, "over")
+        process = begin(bench, shell_line(line, STREAMS[stream]))
+        assert until_done(queue_of(bench), process)["outcome"] == "completed"
+        remove(queue_of(bench).path)
+        code, _, err = finished(process)
+        assert (code, "Traceback" in err) == (0, False), err
+        assert done(bench, server).outcome == "completed"
+
+
+def test_a_worker_whose_disk_is_full_says_so_of_the_job_and_does_the_next_one(tmp_path: Path):
+    bench = Bench(tmp_path)
+    ballast = bench.host.home / "ballast"
+    with mounted(bench.host.home, "8m"), ScriptedServer(brain=lambda _view: finish().reply) as server:
+        process = begin(bench, worker_line(bench, server, "over", job="other"))
+        assert until_done(queue_of(bench), process)["outcome"] == "completed"
+        fill(ballast)
+        submit_job(bench, server, "job")
+        record = until_done(queue_of(bench), process)
+        assert (record["outcome"], record["exit_code"]) == ("error", 1)
+        assert "No space" in record["error"]["message"] or "full" in record["error"]["message"]
+        ballast.unlink()
+        submit_job(bench, server, "third")
+        assert until_done(queue_of(bench), process)["outcome"] == "completed"
+        remove(queue_of(bench).path)
+        code, _, err = finished(process)
+        assert (code, "Traceback" in err) == (0, False), err
+
+
 async def test_B058_readers_of_sessions_say_when_their_output_did_not_fit(bench: Bench):
     """`inspect`, `request`, help: 0 if the reader went away, 1 if the disk is full; no noise."""
     with ScriptedServer(scripted(finish("<state>"))) as server:
@@ -90,25 +124,6 @@ async def test_B058_readers_of_sessions_say_when_their_output_did_not_fit(bench:
         assert out == "0 1\n", words
         assert err.count("\n") <= 1, err
         assert "Exception" not in err
-
-
-@contextmanager
-def mounted(place: Path, size: str) -> Iterator[None]:
-    """A small file system of its own."""
-    place.mkdir(exist_ok=True)
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"mount is not permitted here: {made.stderr.decode().strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def make_read_only(place: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
 
 
 def fill(place: Path) -> None:

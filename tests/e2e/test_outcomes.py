@@ -1,7 +1,7 @@
-"""Every end of `run`, `resume` and `batch`, whatever stdin is and stdout carries: its code, one last record, in time.
+"""Every end of `run`, `resume`, `batch`, `worker`, whatever stdin is and stdout carries: its code, one record, in time.
 
 One generated table (B057, B059, B060). The suite runs a slice: each command with each outcome, each stdin with each
-format. All 555 cells are run by `scripts/outcome-matrix`.
+format. All 675 cells are run by `scripts/outcome-matrix`.
 """
 
 import json
@@ -9,9 +9,10 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,14 @@ import pytest
 
 from tests.e2e.bench import Bench, call, finish, on, rewrite, server_settings, start, submit, task
 from tests.e2e.command import begin, finished, records, resume_line, run_line, wait_until
+from tests.e2e.disks import read_only
+from tests.temporal_server import free_port
 from xnagent.app.running import SessionSpec, Stop, run_session
+from xnagent.batch.assignment import Assignment
+from xnagent.batch.engine import JobNews, JobOrder, JobSettled
+from xnagent.batch.queue import Queue, remove
 from xnagent.core.ids import SessionId
+from xnagent.store.reading import read_state
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import Fault, ReplySpec
 from xnagent.testing.server import ScriptedServer
@@ -41,8 +48,13 @@ CODES = {
     "SIGINT": 130,
     "SIGTERM": 143,
     "SIGHUP": 143,
+    "no-queue": 2,
+    "unreachable": 2,
+    "read-only": 2,
+    "over": 0,
 }
 COMMANDS = ("run", "resume", "batch")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STDINS = ("null", "closed", "closed-pipe", "silent-pipe", "terminal")
 FORMATS = ("text", "json", "jsonl")
 LIMIT_SECONDS = 50
@@ -52,7 +64,8 @@ NAMED = {
     "provider-final": "provider_error",
     "prefix": "prefix_broken",
 }
-NAMED |= dict.fromkeys(("SIGINT", "SIGTERM", "SIGHUP"), "interrupted")
+NAMED |= dict.fromkeys(SIGNALS, "interrupted")
+NAMED |= dict.fromkeys(("no-queue", "unreachable", "read-only"), "error")
 OPTIONS = {
     "usage": ["--no-such-option"],
     "limit": ["--max-steps", "1"],
@@ -62,10 +75,11 @@ OPTIONS = {
 FAULTS = {
     "provider-retry": Fault(status=503, body="busy"),
     "provider-final": Fault(status=401, body={"error": {"message": "bad key"}}),
-    **dict.fromkeys(("deadline", "SIGINT", "SIGTERM", "SIGHUP"), Fault(hang="stream")),
+    **dict.fromkeys(("deadline", *SIGNALS), Fault(hang="stream")),
 }
-SINGLE = {"prefix": ("resume",)}
-"""Outcomes that only a session with a past can have."""
+ALONE = dict.fromkeys(("no-queue", "unreachable", "read-only", "over"), ("worker",)) | {"prefix": ("resume",)}
+"""Outcomes that only a worker can have, or only a session with a past."""
+SHARED = dict.fromkeys(("usage", *SIGNALS), (*COMMANDS, "worker"))
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,8 @@ class Cell:
 
 def table() -> list[Cell]:
     """All cells; or as many as commands with outcomes, each stdin with each format among them."""
-    pairs = [(command, outcome) for outcome in CODES for command in SINGLE.get(outcome, COMMANDS)]
+    able = {**dict.fromkeys(CODES, COMMANDS), **SHARED, **ALONE}
+    pairs = [(command, outcome) for outcome in CODES for command in able[outcome]]
     if os.environ.get("XNAGENT_OUTCOMES") == "all":
         return [Cell(*pair, stdin, form) for pair in pairs for stdin in STDINS for form in FORMATS]
     return [
@@ -109,7 +124,8 @@ def brain(outcome: str) -> Callable[[RequestView], ReplySpec]:
         if outcome in {"limit", "prefix"}:
             return on(calls=[call("glob", pattern="*")]).reply
         asks = {"question": "Which?"} if outcome == "blocked" else {}
-        return finish(outcome=outcome, summary="This is how it went.", **asks).reply
+        said = "completed" if outcome == "over" else outcome
+        return finish(outcome=said, summary="This is how it went.", **asks).reply
 
     return answer
 
@@ -125,11 +141,54 @@ def prepared(bench: Bench, server: ScriptedServer, cell: Cell) -> list[str]:
         line = run_line(bench, server, *options)
         place = line.index("run")
         return [*line[:place], "batch", str(jobs), "--out", str(bench.folder / "results.jsonl"), *line[place + 2 :]]
+    if cell.command == "worker":
+        return worker_line(bench, server, cell.outcome)
     anyio.run(interrupted, bench)
     if cell.outcome == "prefix":
         rewrite(bench.path, "manifest_recorded", "You are the Planner", "You are the Planer")
     quick = ["-s", "retry.max_attempts=2", "-s", "limits.steps=9", "--base-url", server.base_url]
     return resume_line(bench, *quick, *(["--max-steps", "2"] if cell.outcome == "limit" else options))
+
+
+def queue_of(bench: Bench) -> Queue:
+    """The queue that the worker is at."""
+    return Queue(path=bench.folder / "queue.db")
+
+
+def submit_job(bench: Bench, server: ScriptedServer, job: str) -> None:
+    """As a batch does it."""
+    work = Assignment(
+        session=SessionId(f"s-{job}"),
+        objective="x",
+        repository=str(bench.repository),
+        commit=None,
+        settings=server_settings(server.base_url),
+    )
+    queue_of(bench).submit([JobOrder(job=job, payload=work.dump())])
+
+
+def worker_line(bench: Bench, server: ScriptedServer, outcome: str, *, job: str = "job") -> list[str]:
+    """A worker at a queue with one job."""
+    line = [sys.executable, "-m", "xnagent", "worker", "--home", str(bench.host.home), *OPTIONS.get(outcome, [])]
+    if outcome == "unreachable":
+        return [*line, "--engine", "temporal", "--address", f"127.0.0.1:{free_port()}"]
+    if outcome != "no-queue":
+        queue_of(bench).create()
+        submit_job(bench, server, job)
+    return [*line, "--queue", str(queue_of(bench).path)]
+
+
+def until_done(queue: Queue, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Wait for the job's result, as its batch does; the final record of its session."""
+    news: list[JobNews] = []
+
+    def is_done() -> bool:
+        news.extend(queue.collect(now=time.monotonic()))
+        return bool(news)
+
+    wait_until(is_done, process)
+    assert isinstance(news[0], JobSettled)
+    return json.loads(news[0].result)["record"]
 
 
 async def interrupted(bench: Bench) -> None:
@@ -164,9 +223,13 @@ def run_once(bench: Bench, server: ScriptedServer, cell: Cell) -> tuple[int, str
     line = [*prepared(bench, server, cell), "--output", cell.form]
     if cell.stdin == "closed":
         line = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *line]
-    with stdin_of(cell.stdin) as stdin:
+    place = read_only(bench.host.home) if cell.outcome == "read-only" else nullcontext()
+    with stdin_of(cell.stdin) as stdin, place:
         process = begin(bench, line, stdin=stdin)
-        if cell.outcome.startswith("SIG"):
+        if cell.outcome == "over":
+            until_done(queue_of(bench), process)
+            remove(queue_of(bench).path)
+        if cell.outcome in SIGNALS:
             wait_until(lambda: len(server.bodies) > 0, process)
             time.sleep(0.1)
             process.send_signal(getattr(signal, cell.outcome))
@@ -190,6 +253,8 @@ def test_B057_B059_B060_each_end_has_its_code_and_one_last_record(tmp_path: Path
     assert "Traceback" not in err
     if cell.command == "batch":
         check_batch(bench, cell, out=out)
+    elif cell.command == "worker":
+        check_worker(bench, cell, out=out)
     elif cell.form == "text":
         assert out == ("This is how it went.\n" if cell.outcome == "completed" else "")
         assert err.strip()
@@ -202,7 +267,7 @@ def check_lines(lines: list[dict[str, Any]], cell: Cell) -> None:
     assert [line["type"] for line in lines].count("final") == 1
     if cell.form == "json":
         assert len(lines) == 1
-    elif cell.outcome != "usage":
+    elif CODES[cell.outcome] != 2:
         assert lines[0]["type"] == ("session_started" if cell.command == "run" else "session_resumed")
         first = lines[0]["seq"]
         assert [line["seq"] for line in lines[:-1]] == list(range(first, first + len(lines) - 1))
@@ -222,6 +287,22 @@ def check_batch(bench: Bench, cell: Cell, *, out: str) -> None:
         assert out == ""
     else:
         assert records(out)[-1]["exit_code"] == cell.code
+
+
+def check_worker(bench: Bench, cell: Cell, *, out: str) -> None:
+    """It prints nothing but why it refused; the session of a job that it gave up can go on."""
+    if CODES[cell.outcome] == 2 and cell.form != "text":
+        check_lines(records(out), cell)
+    else:
+        assert out == ""
+    sessions = [read_state(path) for path in bench.host.home.glob("sessions/*.db")]
+    ends = [state.settled.outcome for state in sessions if state.settled is not None]
+    wanted: dict[str, list[str]] = {"over": ["completed"], **{name: ["interrupted"] for name in SIGNALS}}
+    assert ends == wanted.get(cell.outcome, [])
+    assert len(sessions) == len(ends)
+    if cell.outcome in SIGNALS:
+        assert queue_of(bench).claim("another worker", count=1, now=time.monotonic()), "it was handed back"
+    assert not queue_of(bench).path.exists() or cell.outcome not in {"over", "no-queue"}
 
 
 def check_record(record: dict[str, Any], *, outcome: str) -> None:

@@ -5,14 +5,17 @@ import sys
 from pathlib import Path
 
 import anyio
+import psycopg
 import pytest
 
 from tests.cli.harness import Shell
-from tests.e2e.bench import Bench, until
+from tests.e2e.bench import Bench, call, delegate, finish, plan, reply, submit, task, until
 from tests.e2e.command import begin, finished, kill, run_line, wait_until
 from tests.e2e.test_crash import sensible
 from xnagent.app.replay import replay_session
 from xnagent.store.postgres.places import sessions_in
+from xnagent.testing.choice import RequestView
+from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer
 
 CHECK = "grep -q 'x = 2' a.py"
@@ -76,3 +79,41 @@ def test_b002_a_killed_session_goes_on_in_another_process_and_replays_byte_for_b
     assert replayed.record["problems"] == []
     assert replayed.record["requests"] >= 4
     assert request.out.encode() in server.bodies
+
+
+@pytest.mark.timeout(120)
+def test_B048_a_command_of_a_killed_process_has_no_effect_after_another_home_went_on(url: str, tmp_path: Path):
+    """Unboxed, amid a command, and what it began in a session of its own: the next one looks, and does it once."""
+    bench = Bench(tmp_path)
+    began, effects, release = tmp_path / "began", tmp_path / "effects", tmp_path / "release"
+    slow = f"while ! test -e {release}; do sleep 0.02; done; echo effect >> {effects}"
+    daemon = f"setsid sh -c 'while ! test -e {release}; do sleep 0.02; done; echo daemon >> {effects}' & "
+
+    def brain(view: RequestView) -> ReplySpec:
+        if view.role == "planner":
+            if "<state>" in view.new_text:
+                return reply(plan(task("fix")), *delegate("fix"))
+            return finish().reply if "r1 settled: completed" in view.new_text else ReplySpec(text="Waiting.")
+        if "INTERRUPTED" in view.new_text:
+            release.touch()
+            look = f"sleep 0.3; grep -q effect {effects} || echo effect >> {effects}"
+            return reply(call("bash", command=look))
+        if view.number == 1:
+            return reply(call("bash", command=f"{daemon}touch {began}; {slow}"))
+        return submit().reply
+
+    store = ("-s", f"store.url={url}")
+    with ScriptedServer(brain=brain) as server:
+        process = begin(bench, run_line(bench, server, *store))
+        wait_until(began.exists, process)
+        kill(process)
+        (row,) = sessions_in(url).rows()
+        away = ("--home", str(tmp_path / "away"))
+        process = begin(bench, line("resume", row.session, *away, *store))
+        told = iter(process.stderr.readline, b"")
+        assert any(b"ended without a word" in text for text in told)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("UPDATE xnagent.leases SET expires = clock_timestamp()")
+        code, _, err = finished(process)
+    assert code == 0, err
+    assert effects.read_text() == "effect\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from xnagent.ports import Command
 from xnagent.workspaces.processes import Family, members
 from xnagent.workspaces.shell import ProcessShell
 from xnagent.workspaces.spool import spool_at
@@ -21,7 +22,7 @@ from xnagent.workspaces.folders import Tree
 from xnagent.workspaces.shell import ProcessShell
 workspace = Tree(root=Path(sys.argv[1]), scratch=Path(sys.argv[2]))
 command = Command(command=sys.argv[3], timeout_seconds=60, spool="c1")
-anyio.run(ProcessShell({"PATH": os.environ["PATH"]}).run, workspace, command)
+anyio.run(ProcessShell({"PATH": os.environ["PATH"]}, is_tied=bool(sys.argv[4:])).run, workspace, command)
 """
 
 
@@ -36,8 +37,8 @@ def wait_for(condition, seconds=10):
 def killed(workspace):
     """Start a command in an orchestrator of its own, and kill that when the file `ready` is there."""
 
-    def start(command):
-        arguments = [sys.executable, "-c", ORCHESTRATOR, str(workspace.root), str(workspace.scratch), command]
+    def start(command, *tied):
+        arguments = [sys.executable, "-c", ORCHESTRATOR, str(workspace.root), str(workspace.scratch), command, *tied]
         process = subprocess.Popen(arguments, cwd=Path(__file__).parents[2])
         wait_for((workspace.root / "ready").exists)
         process.send_signal(signal.SIGKILL)
@@ -75,6 +76,39 @@ async def test_a_command_that_still_runs_is_stopped(workspace, shell, killed):
     assert left(workspace) == frozenset()
     again = await shell.recover(workspace, "c1")
     assert (again.exit_code, again.ending) == (None, "signal")
+
+
+async def test_B048_a_tied_command_ends_with_its_process_whatever_it_did_to_stay(workspace, shell, killed):
+    """Its shell ignores signals, one child has a session of its own, another one no marker; how it ended is unknown."""
+    children = "sleep 300 & setsid sleep 301 & env -i sleep 302 & setsid sh -c 'sleep 303; sleep 304' &"
+    killed(f'trap "" TERM HUP; echo one; {children} touch ready; wait; touch late', "tied")
+    family = spool_at(workspace.scratch, "c1").family()
+    assert family.leader is not None
+    wait_for(lambda: not members(family))
+    wait_for(lambda: not left(workspace))
+    assert not (workspace.root / "late").exists()
+    finished = await shell.recover(workspace, "c1")
+    assert (finished.exit_code, finished.ending, finished.output.read_bytes()) == (None, "signal", b"one\n")
+
+
+@pytest.mark.parametrize(("command", "code"), [("echo one; exit 7", 7), ("kill -9 $PPID; sleep 300", None)])
+async def test_a_tied_command_ends_like_any_other(workspace, command, code):
+    """By itself, or because its wrapper is killed; nothing of it is left."""
+    shell = ProcessShell({"PATH": os.environ["PATH"]}, is_tied=True)
+    finished = await shell.run(workspace, Command(command=command, timeout_seconds=20, spool="c1"))
+    assert finished.exit_code == code
+    assert left(workspace) == frozenset()
+    leader = spool_at(workspace.scratch, "c1").leader()
+    assert members(Family(mark="none", leader=leader)) == frozenset()
+
+
+async def test_a_tied_command_that_takes_too_long_is_stopped(workspace):
+    shell = ProcessShell({"PATH": os.environ["PATH"]}, is_tied=True)
+    command = Command(command="trap '' TERM; sleep 300 & setsid sleep 301 & wait", timeout_seconds=0.3, spool="c1")
+    finished = await shell.run(workspace, command)
+    assert (finished.exit_code, finished.ending) == (None, "timeout")
+    assert members(Family(mark="none", leader=spool_at(workspace.scratch, "c1").leader())) == frozenset()
+    assert left(workspace) == frozenset()
 
 
 async def test_what_it_left_in_the_background_is_stopped(workspace, shell, killed):

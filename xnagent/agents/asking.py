@@ -12,9 +12,11 @@ from xnagent.agents.moment import moment_of
 from xnagent.agents.room import check_fit, conditions_of, exhausted, rebase, room_of
 from xnagent.core.caching import predicted_tokens
 from xnagent.core.due import costs_of
+from xnagent.core.events import Event
 from xnagent.core.fallback import model_in_force, replacement
-from xnagent.core.items import AssistantText, ReplyItem, ToolCall, calls_of, made_by, with_unique_ids
+from xnagent.core.items import AssistantText, ReplyItem, ToolCall, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
+from xnagent.core.occupancy import find_filled
 from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.rebase import size_of
@@ -83,7 +85,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     if refusal is not None:
         await desk.log.append(refusal)
         raise HaltError(refusal.detail)
-    body = seat.model.encode(seat.manifest, replace(spine, long_items=chosen.long_items))
+    body = seat.model.encode(seat.manifest, _lasting_for(spine, chosen.long_items))
     request = spine.pending_request or state.request_count + 1
     broken = _broken(desk, seat, body=body, request=request)
     if broken is not None and desk.prefix == "strict":
@@ -111,7 +113,8 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         rent_usd=None if owed is None else owed.rent_usd,
         rebase_usd=owed.price_usd if owed is not None and owed.is_warm else None,
     )
-    events = (started,) if broken is None else (broken, started)
+    told = find_filled(spine, seat.room, tokens=size, levels=seat.policy.warn_shares, request=request)
+    events: list[Event] = [*told, started] if broken is None else [broken, *told, started]
     await desk.log.append(*events, durable=broken is not None)
     desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
     return request, body
@@ -121,6 +124,10 @@ def _owed(desk: Desk, seat: Seat) -> Costs | None:
     state = desk.log.state
     spine, room = spine_of(state, seat.agent), room_of(state, seat)
     return costs_of(spine, room, policy=seat.policy, conditions=conditions_of(desk, seat))
+
+
+def _lasting_for(spine: Spine, long_items: int) -> Spine:
+    return spine if spine.long_items == long_items else replace(spine, long_items=long_items)
 
 
 def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
@@ -205,8 +212,7 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
 
 def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:
     spine = spine_of(desk.log.state, seat.agent)
-    used = {item.call_id for item in calls_of(spine.items)}
-    items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), used)
+    items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), spine.call_ids)
     usage = _filled(reply, spine)
     return ReplyReceived(
         agent=seat.agent,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 import anyio
@@ -60,7 +61,7 @@ class Desk:
     limits: Limits
     retry: RetryPolicy
     prefix: PrefixMode
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    turn: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
     """Held while a tool turns state into events, so that two can't give the same id."""
     sent: dict[AgentId, Sent] = field(default_factory=dict)
     """By agent: what this process sent last."""

@@ -31,7 +31,9 @@ def drifted(desk: Desk, seat: Seat, *, reply: ReplyReceived, sent_at_seconds: fl
         is_first_of_model=spine.held_manifest not in {"", seat.manifest.manifest},
         pause_seconds=0.0 if before is None else sent_at_seconds - before.at_seconds,
     )
-    rule = seat.cache if before is None else replace(seat.cache, lifetime_seconds=before.lifetime_seconds)
+    rule = seat.cache
+    if before is not None and before.lifetime_seconds != rule.lifetime_seconds:
+        rule = replace(rule, lifetime_seconds=before.lifetime_seconds)
     cause = find_drift(served, rule)
     if cause is None or predicted is None or reported is None:
         return ()

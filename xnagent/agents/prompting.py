@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Final
@@ -38,8 +39,9 @@ LAST_STEP: Final = "This is your last step in this run: hand in now with `submit
 
 
 def system_text(role: str) -> str:
-    """The system text of `planner` or `worker`, as it stands in `prompts/`."""
-    return resources.files("xnagent.agents").joinpath(f"prompts/{role}.md").read_text(encoding="utf-8").strip()
+    """The system text of `planner` or `worker`, as it stands in `prompts/`; one for all sessions of a process."""
+    text = resources.files("xnagent.agents").joinpath(f"prompts/{role}.md").read_text(encoding="utf-8")
+    return sys.intern(text.strip())
 
 
 def brief_message(state: SessionState, run: RunId) -> SpineExtended:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeAlias
 
 from xnagent.agents.desk import Desk
+from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId
 from xnagent.core.items import ToolCall, ToolResult
 from xnagent.core.offload import cuts, offloaded, results_limit, whole_of
@@ -22,8 +24,13 @@ REMARKED = (3, 5, 8, 13, 21)
 """How often a call that works was made in a row."""
 
 
-async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome, seconds: float) -> None:
-    """Commit the result with what it changed; with the last of a step, cut those that are too long together."""
+def finish(
+    desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome, seconds: float
+) -> Awaitable[tuple[Stored, ...]]:
+    """Submit the result with what it changed; with the last of a step, cut those that are too long together.
+
+    What it returns is awaited for the commit.
+    """
     is_effect = bool(outcome.events) or (agent, call.call_id) in desk.log.state.started_tools
     finished = ToolFinished(
         agent=agent,
@@ -42,7 +49,7 @@ async def finish(desk: Desk, agent: AgentId, *, call: ToolCall, outcome: Outcome
     )
     own = _shortened_by_tool(finished, call)
     cut, finished = _within_limit(desk, finished, call=call)
-    await desk.log.append(*own, *cut, *outcome.events, finished, durable=is_effect)
+    return desk.log.submit(*own, *cut, *outcome.events, finished, durable=is_effect)
 
 
 def _shortened_by_tool(finished: ToolFinished, call: ToolCall) -> tuple[ResultShortened, ...]:

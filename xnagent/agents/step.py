@@ -7,11 +7,14 @@ tool are committed together with its result.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import anyio
 
 from xnagent.agents.asking import ask
 from xnagent.agents.desk import Desk, RunFailedError, Seat
 from xnagent.agents.results import close_calls, finish
+from xnagent.core.events import Stored
 from xnagent.core.items import ToolCall
 from xnagent.core.limits import is_last_step
 from xnagent.core.spine import missing_calls
@@ -44,11 +47,13 @@ async def do_calls(desk: Desk, seat: Seat) -> None:
 
 
 async def _do_call(desk: Desk, seat: Seat, *, call: ToolCall) -> None:
+    """The turn ends when the result is submitted: from then on others see it, and its commit can wait for theirs."""
     if _needs_tree(seat, call):
-        await _carry_out(desk, seat, call=call)
-        return
-    async with desk.turn:
-        await _carry_out(desk, seat, call=call)
+        committed = await _carry_out(desk, seat, call=call)
+    else:
+        async with desk.turn:
+            committed = await _carry_out(desk, seat, call=call)
+    await committed
 
 
 def _needs_tree(seat: Seat, call: ToolCall) -> bool:
@@ -56,10 +61,10 @@ def _needs_tree(seat: Seat, call: ToolCall) -> bool:
     return call.name in seat.placed
 
 
-async def _carry_out(desk: Desk, seat: Seat, *, call: ToolCall) -> None:
+async def _carry_out(desk: Desk, seat: Seat, *, call: ToolCall) -> Awaitable[tuple[Stored, ...]]:
     began = desk.clock.monotonic()
     outcome = await _outcome(desk, seat, call=call)
-    await finish(desk, seat.agent, call=call, outcome=outcome, seconds=desk.clock.monotonic() - began)
+    return finish(desk, seat.agent, call=call, outcome=outcome, seconds=desk.clock.monotonic() - began)
 
 
 async def _outcome(desk: Desk, seat: Seat, *, call: ToolCall) -> Outcome:

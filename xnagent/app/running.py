@@ -98,7 +98,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     mask = mask_for(host.environ, spec.settings)
     check_checks(spec.settings.checks, mask)
     await anyio.to_thread.run_sync(choose, spec.settings.sandbox, host.environ)
-    _make_home(host)
+    make_home(host)
     await anyio.to_thread.run_sync(host.sessions.check)
     places = make_places(host, spec.session, repository=spec.repository, settings=spec.settings)
     store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock, mask=mask)
@@ -194,7 +194,7 @@ def is_over(state: SessionState) -> bool:
     return state.settled is not None and state.settled.outcome in ends
 
 
-def _make_home(host: Host) -> None:
+def make_home(host: Host) -> None:
     """Sessions and repositories need a folder that can be written to; say so before anything begins."""
     try:
         host.home.mkdir(mode=0o700, parents=True, exist_ok=True)

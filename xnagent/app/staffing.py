@@ -76,7 +76,7 @@ async def staffed(
     """All agents of a session, wired together."""
     workspaces, settings = places.workspaces, prospects.settings
     box = await _box(host, store.state, settings=settings, repository=places.repository)
-    shell = ProcessShell(environ=host.environ, box=box)
+    shell = ProcessShell(environ=host.environ, box=box, is_tied=host.store is not None)
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
     verifier = Verifier(log=store, shell=shell, workspaces=workspaces, timeout_seconds=settings.check_timeout_seconds)
     desk = Desk(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Final, Protocol, cast
 
+from xnagent.config import StoreSettings
 from xnagent.errors import UsageError
 from xnagent.store.place import Sessions
 
@@ -13,12 +15,15 @@ POSTGRES: Final = "xnagent.store.postgres.places"
 
 
 class _StoreModule(Protocol):
-    def sessions_in(self, url: str) -> Sessions: ...
+    def sessions_in(self, url: str, *, lease_seconds: float, home: str) -> Sessions: ...
 
 
-def sessions_at(url: str) -> Sessions | None:
-    """The sessions in the database at this address; None for an empty one: files. Connects to nothing yet."""
-    if not url:
+def sessions_at(store: StoreSettings, *, home: Path) -> Sessions | None:
+    """The sessions in the database that the settings name; None where they name none: files. Connects to nothing yet.
+
+    `home` is where this process keeps its folders.
+    """
+    if not store.url:
         return None
     try:
         module = cast("_StoreModule", importlib.import_module(POSTGRES))
@@ -27,4 +32,4 @@ def sessions_at(url: str) -> Sessions | None:
             f"STORE_EXTRA_MISSING: store.url names a PostgreSQL database, whose driver cannot be loaded "
             f"({error}); install it with: pip install 'xnagent[postgres]'"
         ) from error
-    return module.sessions_in(url)
+    return module.sessions_in(store.url, lease_seconds=store.lease_seconds, home=str(home.resolve()))

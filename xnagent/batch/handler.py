@@ -86,6 +86,8 @@ class SessionHandler:
         is_over = known.settled is not None and known.settled.outcome != "interrupted"
         if is_over and not (assignment.goes_on and use_of(known).limit is not None):
             return known
+        if (seconds := await anyio.to_thread.run_sync(host.sessions.left_seconds, session)) > 0:
+            raise JobPostponedError(f"{session}: commands of a dead worker may still run", after_seconds=seconds)
         return await resume_session(host, session, settings=assignment.settings, message=None, stop=stop)
 
 
@@ -123,7 +125,7 @@ class Attended:
 def _failed(error: BaseException, context: JobContext, *, state: SessionState | None) -> Report:
     """A session that an error ended. What lies with the engine is raised, what may be gone soon is postponed."""
     match error:
-        case LeaseLostError() | EngineError():
+        case LeaseLostError() | EngineError() | JobPostponedError():
             raise error
         case JobCancelledError():
             return Report(use=use_of(state))

@@ -12,7 +12,15 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from xnagent.batch.engine import JobCancelledError, JobHandler, JobNews, JobOrder, JobPostponedError, LeaseLostError
+from xnagent.batch.engine import (
+    EngineError,
+    JobCancelledError,
+    JobHandler,
+    JobNews,
+    JobOrder,
+    JobPostponedError,
+    LeaseLostError,
+)
 from xnagent.batch.queue import Lease, Queue, owner_name
 from xnagent.ports import Clock
 
@@ -85,21 +93,30 @@ class LocalEngine:
             await self._pause(bell)
 
     async def work(self, handler: JobHandler, *, slots: int, closing: anyio.Event) -> None:
-        """Claim as many as there are slots free."""
+        """Claim as many as there are slots free, also until the queue is gone: its batch is over."""
         free = _Slots(left=slots)
         async with anyio.create_task_group() as group:
             while not closing.is_set():
                 bell = self._news
-                for lease in await self._claim(free.left):
+                leases = await self._claim(free.left)
+                if leases is None:
+                    return
+                for lease in leases:
                     free.left -= 1
                     group.start_soon(partial(self._one, handler, lease, free=free))
                 await self._pause(bell, closing)
 
-    async def _claim(self, slots: int) -> tuple[Lease, ...]:
+    async def _claim(self, slots: int) -> tuple[Lease, ...] | None:
+        """None: there is no queue any more."""
         if not slots:
             return ()
         claim = partial(self.queue.claim, self.owner, count=slots, now=self.clock.monotonic())
-        return await anyio.to_thread.run_sync(claim)
+        try:
+            return await anyio.to_thread.run_sync(claim)
+        except EngineError:
+            if self.queue.path.exists():
+                raise
+            return None
 
     async def _one(self, handler: JobHandler, lease: Lease, *, free: _Slots) -> None:
         try:

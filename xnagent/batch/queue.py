@@ -67,6 +67,7 @@ class Queue:
         for suffix in ("", "-journal", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.touch(mode=0o600)
         with self._changing() as connection:
             for statement in SCHEMA.split(";"):
                 connection.execute(statement)
@@ -161,7 +162,9 @@ class Queue:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
+            # One that was removed, because its batch is over, is not made again.
+            place = f"{self.path.absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(place, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode=TRUNCATE")
                 connection.execute("PRAGMA synchronous=OFF")
                 yield connection

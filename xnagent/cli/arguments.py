@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NoReturn
 
 from xnagent import __version__
@@ -55,6 +56,9 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
     )
     _add_dry_run(parser)
+    parser.add_argument(
+        "--bundle", type=_place, metavar="DIR", help="write each result there too, as SESSION.bundle for git fetch"
+    )
     parser.add_argument("--retry-failed", action="store_true", help="run jobs again that did not end with exit code 0")
     group = parser.add_argument_group("how many at once, and how much in all")
     _add_slots(group, "sessions at the same time, in all processes (default 1)")
@@ -249,6 +253,11 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--secret-env", action="append", metavar="NAME", help="mask this variable's value everywhere (repeatable)"
     )
+
+
+def _place(text: str) -> str:
+    """A folder by its whole path: workers may stand elsewhere."""
+    return str(Path(text).expanduser().absolute())
 
 
 def _amount(text: str) -> float:

@@ -57,7 +57,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         lambda: git(host.environ),
         lambda: ripgrep(host.environ),
         lambda: home(host.home),
-        lambda: store(settings),
+        lambda: store(settings, host.home),
         lambda: model(settings, host),
         lambda: endpoint(settings, host),
     ]
@@ -134,10 +134,10 @@ def home(folder: Path) -> Finding:
     return Finding(what="home", is_fine=True, detail=str(folder))
 
 
-def store(settings: Settings) -> Finding:
+def store(settings: Settings, place: Path) -> Finding:
     """Whether the database that sessions are kept in answers, if they are kept in one."""
     try:
-        sessions = sessions_at(settings.store.url)
+        sessions = sessions_at(settings.store, home=place)
         if sessions is not None:
             sessions.check()
     except XnagentError as error:

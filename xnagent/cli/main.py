@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import signal
 import sys
 import traceback
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final, Protocol, cast
+from typing import Final, NoReturn, Protocol, cast
 
 from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, message_of
 from xnagent.cli.arguments import COMMANDS, parse
@@ -25,6 +26,7 @@ from xnagent.errors import UsageError
 SESSION_COMMANDS: Final = frozenset({"run", "resume", "batch"})
 """Their exit codes tell how sessions ended, whatever became of what they print."""
 OUTPUT_LOST: Final = 1
+NATIVE: Final = "temporalio.bridge"
 
 
 class CommandModule(Protocol):
@@ -40,7 +42,21 @@ def main() -> int:
     code = run(sys.argv[1:])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if NATIVE in sys.modules:
+        _leave(code)
     return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End with everything written, and without taking Python down.
+
+    The Temporal client has threads of its own; one that still wants the interpreter then aborts the process.
+    """
+    logging.shutdown()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def run(given: Sequence[str]) -> int:

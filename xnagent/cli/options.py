@@ -15,7 +15,7 @@ from xnagent.app.stores import sessions_at
 from xnagent.config import Settings
 from xnagent.config.entry import Role, catalog_of, model_chain, model_entry
 from xnagent.config.keys import KeyPath, value_of
-from xnagent.config.load import Sources, load_settings, require_box, store_url, with_settings
+from xnagent.config.load import Sources, load_settings, require_box, store_settings, with_settings
 from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment, from_file
 from xnagent.core.rebase import MARGIN_TOKENS
@@ -37,6 +37,7 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
     "deadline": [("limits", "deadline_seconds")],
     "parallel": [("parallel",)],
     "apply": [("apply",)],
+    "bundle": [("workspace", "bundles")],
     "prefix": [("prefix",)],
     "sandbox": [("sandbox", "mode")],
     "network": [("sandbox", "network")],
@@ -48,7 +49,7 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
 }
 """What each option sets; later ones win."""
 
-STORE_VARIABLE: Final = "XNAGENT_STORE__URL"
+STORE_VARIABLES: Final = {"url": "XNAGENT_STORE__URL", "lease_seconds": "XNAGENT_STORE__LEASE_SECONDS"}
 
 
 def home_of(arguments: Namespace) -> Host:
@@ -60,13 +61,14 @@ def home_of(arguments: Namespace) -> Host:
 def host_of(arguments: Namespace) -> Host:
     """The process as its sessions see it. Raises UsageError if the place where they are kept cannot be used."""
     host = home_of(arguments)
-    return replace(host, store=sessions_at(store_url(_sources(arguments, host))))
+    return replace(host, store=sessions_at(store_settings(_sources(arguments, host)), home=host.home))
 
 
 def worker_environ(arguments: Namespace, host: Host) -> dict[str, str]:
     """The environment of a process that works in the same store: no option, since an address may hold a password."""
-    url = store_url(_sources(arguments, host))
-    return {**host.environ, **({STORE_VARIABLE: url} if url else {})}
+    store = store_settings(_sources(arguments, host))
+    named = {variable: str(getattr(store, name)) for name, variable in STORE_VARIABLES.items()} if store.url else {}
+    return {**host.environ, **named}
 
 
 def folder_of(arguments: Namespace) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 from xnagent.app.host import Host
 from xnagent.app.prospects import session_prospects
@@ -26,6 +28,8 @@ from xnagent.core.text import clean
 from xnagent.errors import UsageError
 from xnagent.store.place import Place
 
+POLL_SECONDS: Final = 1.0
+
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Check, then go on; with `--dry-run` only tell what it would cost."""
@@ -42,10 +46,22 @@ def execute(arguments: Namespace, console: Console) -> int:
     start_logging(arguments, console)
     announce(settings, chains, host=host, console=console)
     console.say(f"session {session}")
+    wait_until_left(host, session, console=console)
     follower = Follower(place, session, console=console)
     follower.skip()
     work = partial(resume_session, host, session, settings=settings, message=message, chosen=chosen)
     return drive(work, follower, console=console)
+
+
+def wait_until_left(host: Host, session: SessionId, *, console: Console) -> None:
+    """Let the lease run out of a process that is gone and may have left commands running at its machine."""
+    if (seconds := host.sessions.left_seconds(session)) > 0:
+        console.say(
+            f"waiting {seconds:.0f} s: the process that ran it ended without a word or lost its connection, and its "
+            f"commands may still run where only it can end them"
+        )
+    while (seconds := host.sessions.left_seconds(session)) > 0:
+        time.sleep(min(seconds, POLL_SECONDS))
 
 
 def message_of(arguments: Namespace) -> str | None:

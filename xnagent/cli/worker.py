@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 
 from xnagent.app.host import Host
+from xnagent.app.running import make_home
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers, end_with_stdin
 from xnagent.cli.console import Console
@@ -25,6 +26,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     is_remote(arguments)
     start_logging(arguments, console)
     host = replace(host_of(arguments), gates=gates_of(arguments))
+    make_home(host)
     host.sessions.check()
     return anyio.run(partial(_work, host, arguments, console=console))
 
@@ -37,10 +39,12 @@ def gates_of(arguments: Namespace) -> Gates:
 async def _work(host: Host, arguments: Namespace, *, console: Console) -> int:
     stop = BatchStop()
     slots: int = getattr(arguments, "jobs_at_once", 1)
+    is_child = getattr(arguments, "with_stdin", False)
+    hands_back = is_remote(arguments) or not is_child
     async with workers_engine(arguments, host, console=console) as engine, anyio.create_task_group() as group:
-        workers = OwnWorkers(host=host, engine=engine, stop=stop, slots=slots, hands_back=is_remote(arguments))
+        workers = OwnWorkers(host=host, engine=engine, stop=stop, slots=slots, hands_back=hands_back)
         await group.start(hand_on_signals, stop)
-        if getattr(arguments, "with_stdin", False):
+        if is_child:
             end_with_stdin()
         await workers.work(anyio.Event())
         group.cancel_scope.cancel()

@@ -124,6 +124,8 @@ class SpineSettings(Section):
     """No tail is longer, however large the window is."""
     reserve_tokens: Tokens = 2_000
     """A Worker whose history fits no more is asked for its hand-in while so much room is left."""
+    warn_shares: tuple[Share, ...] = (0.5, 0.75, 0.9)
+    """Levels of the usable window that the log tells when a request reaches them."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -269,6 +271,8 @@ class StoreSettings(Section):
 
     url: StoreUrl = Field(default="", repr=False)
     """`postgresql://…`; empty: files in the home folder. May hold a password."""
+    lease_seconds: Seconds = 30.0
+    """A database only: how long a process that says nothing is taken to be alive. Longer than any pause you expect."""
 
 
 class PriceFields(Section):

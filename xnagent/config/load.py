@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from xnagent.config import Settings
+from xnagent.config import Settings, StoreSettings
 from xnagent.config.keys import KeyPath, dotted
 from xnagent.config.places import PROJECT_FILE, shipped, user_file
 from xnagent.config.sources import Setting, from_environment, from_file
@@ -68,8 +68,8 @@ def load_settings(sources: Sources) -> Settings:
     return _build(merged, named={setting.path for setting in sources.options})
 
 
-def store_url(sources: Sources) -> str:
-    """Where the host keeps its sessions; empty: in files. The project file has no say in it."""
+def store_settings(sources: Sources) -> StoreSettings:
+    """Where the host keeps its sessions. The project file has no say in it."""
     merged: Merged = {}
     user = user_file(sources.environ)
     for path in (*([user] if user.is_file() else ()), *sources.files):
@@ -77,7 +77,7 @@ def store_url(sources: Sources) -> str:
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
     own = {path: setting for path, setting in merged.items() if path[0] == "store"}
-    return _build(own, named=frozenset()).store.url
+    return _build(own, named=frozenset()).store
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:

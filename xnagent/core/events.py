@@ -29,6 +29,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolFinished,
     ToolStarted,
+    WindowFilled,
 )
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
 
@@ -364,6 +365,7 @@ Event: TypeAlias = (
     | ModelReplaced
     | RebaseRefused
     | RebasesSuspended
+    | WindowFilled
     | RequestStarted
     | RequestRetried
     | RequestFailed

@@ -18,30 +18,27 @@ class _Parts:
     read: Callable[[Any], tuple[object, ...]]
     """All at once."""
     setters: tuple[Callable[[object, object], None], ...]
-    places: dict[str, int]
+    by_name: dict[str, Callable[[object, object], None]]
+    """The same."""
 
 
 @cache
 def _parts_of(kind: Hashable) -> _Parts:
     slotted = cast("type[Any]", kind)
     names = [field.name for field in fields(slotted)]
-    return _Parts(
-        read=attrgetter(*names),
-        setters=tuple(getattr(slotted, name).__set__ for name in names),
-        places={name: place for place, name in enumerate(names)},
-    )
+    by_name = {name: getattr(slotted, name).__set__ for name in names}
+    return _Parts(read=attrgetter(*names), setters=tuple(by_name.values()), by_name=by_name)
 
 
 def _evolved(value: Value, /, **changes: object) -> Value:
     """A copy of a slotted dataclass without `__post_init__`, with some fields changed; KeyError for an unknown name."""
     kind: type[Any] = type(value)
     parts = _parts_of(cast("Hashable", kind))
-    content = list(parts.read(value))
-    for name, part in changes.items():
-        content[parts.places[name]] = part
     copy: Value = object.__new__(kind)
-    for setter, part in zip(parts.setters, content, strict=True):
+    for setter, part in zip(parts.setters, parts.read(value), strict=True):
         setter(copy, part)
+    for name, part in changes.items():
+        parts.by_name[name](copy, part)
     return copy
 
 

@@ -118,6 +118,11 @@ def _rebases_suspended(state: SessionState, event: ev.RebasesSuspended) -> Sessi
     return _with_spine(state, evolve(spine_of(state, event.agent), is_suspended=True))
 
 
+def _window_filled(state: SessionState, event: ev.WindowFilled) -> SessionState:
+    spine = spine_of(state, event.agent)
+    return _with_spine(state, evolve(spine, warned_share=max(spine.warned_share, event.level)))
+
+
 def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionState:
     has_runs = event.agent == PLANNER and bool(active_runs(state))
     spine = start_request(spine_of(state, event.agent), event, has_runs=has_runs)
@@ -131,7 +136,11 @@ def _request_started(state: SessionState, event: ev.RequestStarted) -> SessionSt
 
 def _without(state: SessionState, agent: AgentId) -> Mapping[AgentId, int]:
     """The requests under way but the agent's."""
-    return {name: request for name, request in state.in_flight.items() if name != agent}
+    if agent not in state.in_flight:
+        return state.in_flight
+    others = dict(state.in_flight)
+    del others[agent]
+    return others
 
 
 def _request_retried(state: SessionState, _event: ev.RequestRetried) -> SessionState:
@@ -291,6 +300,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.ModelReplaced: _model_replaced,
     ev.RebaseRefused: _rebase_refused,
     ev.RebasesSuspended: _rebases_suspended,
+    ev.WindowFilled: _window_filled,
     ev.RequestStarted: _request_started,
     ev.RequestRetried: _request_retried,
     ev.RequestFailed: _request_failed,

@@ -88,23 +88,23 @@ def with_unique_ids(items: Iterable[ReplyItem], used: Collection[str]) -> tuple[
 
     The choice depends on the reply and on the ids in use alone, so a resent or replayed reply gets the same ids.
     """
-    taken = set(used)
+    added: set[str] = set()
     unique: list[ReplyItem] = []
     for item in items:
         new = item
         if isinstance(item, ToolCall):
-            call_id = _free_id(item.call_id, taken)
-            taken.add(call_id)
+            call_id = _free_id(item.call_id, (used, added))
+            added.add(call_id)
             new = item if call_id == item.call_id else replace(item, call_id=CallId(call_id))
         unique.append(new)
     return tuple(unique)
 
 
-def _free_id(wanted: str, taken: Collection[str]) -> str:
-    if wanted and wanted not in taken:
+def _free_id(wanted: str, taken: Iterable[Collection[str]]) -> str:
+    if wanted and not any(wanted in ids for ids in taken):
         return wanted
     stem = wanted or "call"
-    return next(name for name in (f"{stem}_x{number}" for number in count(2)) if name not in taken)
+    return next(name for name in (f"{stem}_x{n}" for n in count(2)) if not any(name in ids for ids in taken))
 
 
 def text_of(items: Iterable[Item]) -> str:

@@ -62,19 +62,22 @@ def refuse_request(state: SessionState, limits: Limits, *, wanted: Wanted) -> Li
     if limits.denials is not None and state.denials >= limits.denials:
         detail = f"denied calls: {state.denials}, and {limits.denials} end the session (permissions.max_denials)"
         return LimitReached(limit="denials", detail=detail)
-    under_way = _under_way(state, but=wanted.agent)
-    if limits.steps is not None and sum(steps_of(state)) + len(under_way) >= limits.steps:
+    others = len(state.in_flight) - (wanted.agent in state.in_flight)
+    if limits.steps is not None and sum(steps_of(state)) + others >= limits.steps:
         return LimitReached(limit="steps", detail=f"step limit reached: {limits.steps}")
+    return _refuse_tokens(state, limits.tokens, wanted=wanted) or _refuse_money(state, limits.usd, wanted=wanted)
+
+
+def _refuse_tokens(state: SessionState, limit: int | None, *, wanted: Wanted) -> LimitReached | None:
+    if limit is None:
+        return None
+    under_way = _under_way(state, but=wanted.agent)
     used = wanted.input_tokens + wanted.max_output_tokens + sum(_most_of(state, spine) for spine in under_way)
-    size = math.ceil(used * state.overcharge)
-    if limits.tokens is not None and spent_tokens(state) + size > limits.tokens:
-        detail = f"token limit: {spent_tokens(state):,} of {limits.tokens:,} used, the next request may use {size:,}"
-        return LimitReached(limit="tokens", detail=detail)
-    own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price, is_long=wanted.is_long)
-    ceilings = [own, *(_ceiling_of(state, spine, price=wanted.price) for spine in under_way)]
-    known = [ceiling for ceiling in ceilings if ceiling is not None]
-    ceiling = sum(known) * state.overcharge if len(known) == len(ceilings) else None
-    return _refuse_money(state, limits, ceiling=ceiling)
+    size, spent = math.ceil(used * state.overcharge), spent_tokens(state)
+    if spent + size <= limit:
+        return None
+    detail = f"token limit: {spent:,} of {limit:,} used, the next request may use {size:,}"
+    return LimitReached(limit="tokens", detail=detail)
 
 
 def _most_of(state: SessionState, spine: Spine) -> int:
@@ -100,16 +103,25 @@ def _under_way(state: SessionState, *, but: AgentId) -> tuple[Spine, ...]:
     return tuple(state.spines[agent] for agent in state.in_flight if agent != but)
 
 
-def _refuse_money(state: SessionState, limits: Limits, *, ceiling: float | None) -> LimitReached | None:
-    if limits.usd is None:
+def _refuse_money(state: SessionState, limit: float | None, *, wanted: Wanted) -> LimitReached | None:
+    if limit is None:
         return None
-    spent = spent_usd(state)
+    spent, ceiling = spent_usd(state), _ceiling_of_all(state, wanted)
     if spent is None or ceiling is None:
         return LimitReached(limit="usd", detail="a money limit needs a price: the model's price is not known")
-    if spent + ceiling > limits.usd:
-        detail = f"money limit: ${spent:.4f} of ${limits.usd:.4f} spent, the next request may cost ${ceiling:.4f}"
+    if spent + ceiling > limit:
+        detail = f"money limit: ${spent:.4f} of ${limit:.4f} spent, the next request may cost ${ceiling:.4f}"
         return LimitReached(limit="usd", detail=detail)
     return None
+
+
+def _ceiling_of_all(state: SessionState, wanted: Wanted) -> float | None:
+    """The most that the request and those under way can cost together; None: one of them has no price."""
+    own = ceiling_usd(wanted.input_tokens, wanted.max_output_tokens, price=wanted.price, is_long=wanted.is_long)
+    others = (_ceiling_of(state, spine, price=wanted.price) for spine in _under_way(state, but=wanted.agent))
+    ceilings = [own, *others]
+    known = [ceiling for ceiling in ceilings if ceiling is not None]
+    return sum(known) * state.overcharge if len(known) == len(ceilings) else None
 
 
 def is_last_step(state: SessionState, limits: Limits) -> bool:

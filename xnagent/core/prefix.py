@@ -38,6 +38,8 @@ def find_break(before: Sequence[bytes], after: Sequence[bytes]) -> Break | None:
     Segments are a request as the wire rendered it: the head, then one for each group. What was not changed is the same
     object, so the check costs one comparison by identity for each segment.
     """
+    if after[: len(before)] == before:
+        return None
     for index, old in enumerate(before):
         new = after[index] if index < len(after) else None
         if new is old or new == old:

@@ -48,6 +48,8 @@ class RebasePolicy:
     """Tool results and texts in the tail are clipped to this."""
     argument_characters: int = 2_000
     """Arguments of calls in the tail that are longer are replaced by a marker."""
+    warn_shares: tuple[float, ...] = (0.5, 0.75, 0.9)
+    """Shares of the usable window that are told when a request first reaches them (M114)."""
 
     @property
     def may_drop(self) -> bool:

@@ -45,6 +45,8 @@ class Spine:
     handovers: int = 0
     """How often another model took it over; with the agent and the rebases it names the lineage."""
     items: tuple[Item, ...] = ()
+    call_ids: frozenset[CallId] = frozenset()
+    """Of all calls among the items."""
     tokens: int = 0
     """Estimate of all items, without system text and tools."""
     head: int = 1
@@ -107,6 +109,8 @@ class Spine:
     """In a row."""
     is_suspended: bool = False
     """So many that rebases are tried no more, until something is different."""
+    warned_share: float = 0.0
+    """The highest level of the window that was told since the last rebase."""
     unanswered_rebases: int = 0
     """Rebases since the last reply: two without a reply in between are one too many (B029)."""
 
@@ -147,6 +151,7 @@ def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
         spine,
         items=(*spine.items, *items),
         first_tokens=spine.first_tokens if spine.items else estimate_items(items[: spine.head]),
+        call_ids=spine.call_ids.union(call.call_id for call in calls_of(items)),
         tokens=spine.tokens + more,
         tokens_since_anchor=spine.tokens_since_anchor + more,
     )
@@ -263,6 +268,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         spine,
         generation=spine.generation + 1,
         items=tuple(items),
+        call_ids=frozenset(call.call_id for call in calls_of(items)),
         tokens=estimate_items(items),
         state_at=spine.head,
         first_tokens=first,
@@ -284,6 +290,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         refused_at=None,
         refusals=0,
         is_suspended=False,
+        warned_share=0.0,
         unanswered_rebases=spine.unanswered_rebases + 1,
     )
 

@@ -165,6 +165,23 @@ class RebasesSuspended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFilled:
+    """A request reaches a level of its window that is to be told, the first time since the last rebase."""
+
+    agent: AgentId
+    request: int
+    """The one that is about to be sent."""
+    generation: int
+    """Rebases of the agent's spine before it."""
+    level: float
+    """The highest that it reaches, as a share of the usable window (`spine.warn_shares`)."""
+    tokens: int
+    """Its estimate."""
+    usable_tokens: int
+    type: Literal["window_filled"] = "window_filled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStarted:
     """A request is about to be sent. It is the manifest and the spine as they are at this event."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final, assert_never
 
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
@@ -47,10 +48,14 @@ class Usage:
     """The provider gave no usable numbers; these are ours."""
 
 
+_COUNTED: Final = tuple(field.name for field in fields(Usage) if field.name != "is_estimated")
+_COUNTS: Final = attrgetter(*_COUNTED)
+
+
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum; a number that either side knows is kept, unknown plus unknown stays unknown."""
-    names = [field.name for field in fields(Usage) if field.name != "is_estimated"]
-    total = {name: _plus(getattr(left, name), getattr(right, name)) for name in names}
+    pairs = zip(_COUNTS(left), _COUNTS(right), strict=True)
+    total = dict(zip(_COUNTED, (_plus(one, other) for one, other in pairs), strict=True))
     return Usage(**total, is_estimated=left.is_estimated or right.is_estimated)
 
 

@@ -11,7 +11,7 @@ from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.limits import spent_usd
-from xnagent.core.spine_events import SpineExtended
+from xnagent.core.spine_events import SpineExtended, WindowFilled
 from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import estimate_item, estimate_items
@@ -79,6 +79,15 @@ def _error(row: RequestRow) -> float | None:
     """By what share more was reported than estimated, of this same request (M63)."""
     reported = None if row.usage.is_estimated else row.usage.input_tokens
     return None if reported is None or not row.estimate_tokens else round(reported / row.estimate_tokens - 1, 4)
+
+
+def window_warnings(reading: Reading) -> Rows:
+    """When requests reached the levels of their window that are to be told, in the order of the log."""
+    return [
+        {"seq": stored.seq, "at": stored.at, **{name: value for name, value in asdict(event).items() if name != "type"}}
+        for stored in reading.events
+        if isinstance(event := stored.event, WindowFilled)
+    ]
 
 
 def runs(reading: Reading) -> Rows:

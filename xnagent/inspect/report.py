@@ -10,13 +10,14 @@ from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json, canonical
 from xnagent.inspect.foreseen import outcome_line
-from xnagent.inspect.parts import PARTS, Rows, known_parts
+from xnagent.inspect.parts import PARTS, Rows, known_parts, window_warnings
 from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share, table, visible
 from xnagent.inspect.reading import Reading, final_of, status_of
 from xnagent.inspect.requests import cache_shares, request_rows
 
 ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
 TEXT_WIDTH: Final = 80
+NAMED_AGENTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,14 @@ def _list(value: Sequence[object]) -> str:
 
 def _break_even(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
+
+
+def _share_of(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def _level(value: float | None) -> str:
+    return "" if value is None else f"{value:.0%}"
 
 
 def _off_by(value: float | None) -> str:
@@ -89,6 +98,8 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("gen", "generation", count),
         Column("items", "items", count),
         Column("estimate", "estimate_tokens", count),
+        Column("of window", "window_share", _share_of),
+        Column("warned at", "warned_share", _level),
         Column("predicted cached", "predicted_cached_tokens", count),
         Column("input", "input_tokens", count),
         Column("off by", "estimate_error_share", _off_by),
@@ -201,10 +212,6 @@ def _model_table(parts: Mapping[str, Any]) -> str:
     return table(("model", "requests", "input", "cached", "output", "reasoning", "cost"), rows)
 
 
-def _share_of(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{100 * value:.1f} %"
-
-
 def overview(reading: Reading) -> dict[str, Json]:
     """The session at a glance."""
     state, record = reading.state, final_record(reading.state)
@@ -221,6 +228,7 @@ def overview(reading: Reading) -> dict[str, Json]:
         "runs": record["runs"],
         "steps": record["steps"],
         "spine": record["spine"],
+        "window_warnings": window_warnings(reading),
         "denials": reading.state.denials,
         "rebases": PARTS["rebases"](reading),
         "models_replaced": [cast("dict[str, Json]", asdict(one)) for one in state.replaced],
@@ -246,6 +254,7 @@ def overview_text(reading: Reading) -> str:
         ("runs", _counts(record["runs"])),
         ("steps", _counts(record["steps"])),
         ("spine", f"{count(spine['items'])} items, {count(spine['tokens'])} tokens, {count(spine['deltas'])} deltas"),
+        ("window", _fullest(reading)),
         ("breaks", _breaks(state)),
         ("denied", f"{count(state.denials)} calls" if state.denials else ""),
         ("cached", ", ".join(f"{part.role} {share(part.cached_tokens, part.input_tokens)}" for part in shares)),
@@ -264,6 +273,20 @@ def _breaks(state: SessionState) -> str:
         for one in state.replaced
     ]
     return "; ".join([count(len(state.breaks) + len(declared)), *declared])
+
+
+def _fullest(reading: Reading) -> str:
+    """The highest level that each agent's requests reached, the fullest first."""
+    highest: dict[str, Mapping[str, Any]] = {}
+    for row in cast("Any", sorted(window_warnings(reading), key=lambda row: -cast("float", row["level"]))):
+        highest.setdefault(row["agent"], row)
+    told = [
+        f"{agent} reached {row['level']:.0%} at request {count(row['request'])} "
+        f"({count(row['tokens'])} of {count(row['usable_tokens'])} tokens)"
+        for agent, row in highest.items()
+    ]
+    more = len(told) - NAMED_AGENTS
+    return "; ".join([*told[:NAMED_AGENTS], *([f"{count(more)} more agents"] if more > 0 else [])])
 
 
 def _counts(counts: Mapping[str, int]) -> str:

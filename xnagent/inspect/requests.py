@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, role_of
+from xnagent.core.occupancy import filled_share
+from xnagent.core.rebase import Room
 from xnagent.core.spine_events import (
     CacheDrifted,
     ManifestRecorded,
@@ -16,6 +18,7 @@ from xnagent.core.spine_events import (
     RequestRetried,
     RequestStarted,
     SpineRebased,
+    WindowFilled,
 )
 from xnagent.core.tokens import Usage
 
@@ -50,6 +53,10 @@ class RequestRow:
     fault: str | None = None
     """Why it failed, or why it was last tried again."""
     note: str = ""
+    window_share: float | None = None
+    """What the estimate takes of the usable window; None: the log does not say how large that is."""
+    warned_share: float | None = None
+    """The level of the window that it was the first to reach since the last rebase (`spine.warn_shares`)."""
     cache_miss: str | None = None
     """The likely cause, if much less came from the cache than the request before had left there."""
     replaced: ModelReplaced | None = None
@@ -63,7 +70,7 @@ def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
     for stored in events:
         event = stored.event
         match event:
-            case SpineRebased() | ModelReplaced() | ManifestRecorded():
+            case SpineRebased() | ModelReplaced() | ManifestRecorded() | WindowFilled():
                 known.take(event)
             case RequestStarted():
                 rows[event.request] = known.started(event, stored.at)
@@ -81,12 +88,13 @@ class _Known:
     """What the log has said so far of the requests to come."""
 
     generations: dict[AgentId, int] = field(default_factory=dict)
-    models: dict[str, str] = field(default_factory=dict)
-    """By manifest."""
+    manifests: dict[str, ManifestRecorded] = field(default_factory=dict)
+    levels: dict[int, float] = field(default_factory=dict)
+    """The level of the window that a request reaches, by request."""
     replaced: dict[AgentId, tuple[ModelReplaced, int | None]] = field(default_factory=dict)
     """The newest break of each agent, with the first request after it, once there is one."""
 
-    def take(self, event: SpineRebased | ModelReplaced | ManifestRecorded) -> None:
+    def take(self, event: SpineRebased | ModelReplaced | ManifestRecorded | WindowFilled) -> None:
         """Remember it."""
         match event:
             case SpineRebased():
@@ -94,13 +102,17 @@ class _Known:
             case ModelReplaced():
                 self.replaced[event.agent] = event, None
             case ManifestRecorded():
-                self.models[event.manifest] = event.model
+                self.manifests[event.manifest] = event
+            case WindowFilled():
+                self.levels[event.request] = event.level
 
     def started(self, event: RequestStarted, at: str) -> RequestRow:
         """The row of a request; sent again after a crash it is the same one."""
         broken, first = self.replaced.get(event.agent, (None, None))
-        row = _row(
-            event, at, generation=self.generations.get(event.agent, 0), model=self.models.get(event.manifest, "")
+        row = replace(
+            _row(event, at, manifest=self.manifests.get(event.manifest)),
+            generation=self.generations.get(event.agent, 0),
+            warned_share=self.levels.get(event.request),
         )
         if broken is None or first not in {None, event.request}:
             return row
@@ -108,13 +120,13 @@ class _Known:
         return replace(row, replaced=broken)
 
 
-def _row(event: RequestStarted, at: str, *, generation: int, model: str) -> RequestRow:
+def _row(event: RequestStarted, at: str, *, manifest: ManifestRecorded | None) -> RequestRow:
     return RequestRow(
         request=event.request,
         agent=event.agent,
-        generation=generation,
+        generation=0,
         at=at,
-        model=model,
+        model="" if manifest is None else manifest.model,
         items=event.items,
         estimate_tokens=event.estimate_tokens,
         predicted_cached_tokens=event.predicted_cached_tokens,
@@ -122,7 +134,14 @@ def _row(event: RequestStarted, at: str, *, generation: int, model: str) -> Requ
         sha256=event.sha256,
         long_items=event.long_items,
         waited_seconds=event.waited_seconds,
+        window_share=None if manifest is None else _window_share(event.estimate_tokens, manifest),
     )
+
+
+def _window_share(tokens: int, manifest: ManifestRecorded) -> float | None:
+    room = Room(window_tokens=manifest.window_tokens, max_output_tokens=manifest.max_output_tokens, head_tokens=0)
+    share = filled_share(tokens, room)
+    return None if share is None else round(share, 4)
 
 
 def _updated(row: RequestRow, event: ReplyReceived | RequestRetried | RequestFailed) -> RequestRow:

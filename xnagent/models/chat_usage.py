@@ -99,11 +99,17 @@ class _Numbers:
 
 
 def _part(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    return next((usage[name] for name in names if isinstance(usage.get(name), dict)), {})
+    for name in names:
+        if isinstance(part := usage.get(name), dict):
+            return part
+    return {}
 
 
 def _count(source: Mapping[str, Any], *names: str) -> int | None:
-    return _first(*(token_count(source.get(name)) for name in names))
+    for name in names:
+        if name in source and (count := token_count(source[name])) is not None:
+            return count
+    return None
 
 
 def token_count(value: object) -> int | None:

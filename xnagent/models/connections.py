@@ -1,4 +1,4 @@
-"""Connections to one endpoint, each a pool of one.
+"""Connections to one endpoint, each for one exchange at a time.
 
 A pool of many looks through all its connections for every request: with 200 agents in one process that took most of
 the time (`benchmarks/many.py`). So each exchange has one of its own; what is free is used again, the newest first.
@@ -14,6 +14,7 @@ import httpx
 
 from xnagent.errors import UsageError
 from xnagent.models.faults import short
+from xnagent.models.plain import PlainTransport
 
 MOST_FREE: Final = 40
 """How many connections that nobody uses are kept."""
@@ -24,22 +25,24 @@ STALE_SECONDS: Final = 1.0
 class Connections:
     """Connections to one endpoint."""
 
-    def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
-        """Raises UsageError for a proxy that cannot be used."""
+    def __init__(self, verify: ssl.SSLContext | None, proxy: str | None) -> None:
+        """`verify` None: neither TLS nor a proxy. Raises UsageError for a proxy that cannot be used."""
         self._verify = verify
-        self._free: list[httpx.AsyncHTTPTransport] = []
+        self._free: list[httpx.AsyncBaseTransport] = []
         try:
             self._proxy = None if proxy is None else httpx.Proxy(proxy)
-            self._first: httpx.AsyncHTTPTransport | None = self._new()
+            self._first: httpx.AsyncBaseTransport | None = self._new()
         except (ValueError, ImportError) as error:
             raise UsageError(
                 f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
             ) from None
 
-    def _new(self) -> httpx.AsyncHTTPTransport:
+    def _new(self) -> httpx.AsyncBaseTransport:
+        if self._verify is None:
+            return PlainTransport()
         return httpx.AsyncHTTPTransport(verify=self._verify, proxy=self._proxy, limits=httpx.Limits(max_connections=1))
 
-    async def send(self, request: httpx.Request) -> tuple[httpx.Response, httpx.AsyncHTTPTransport]:
+    async def send(self, request: httpx.Request) -> tuple[httpx.Response, httpx.AsyncBaseTransport]:
         """The answer's beginning, and the connection it comes over, which is to be given back; raises httpx.HTTPError.
 
         llama.cpp's server, and others, close a connection that they said they keep. A request that meets such an end is
@@ -55,8 +58,8 @@ class Connections:
         return await self._send(request, self._unused())
 
     async def _send(
-        self, request: httpx.Request, connection: httpx.AsyncHTTPTransport
-    ) -> tuple[httpx.Response, httpx.AsyncHTTPTransport]:
+        self, request: httpx.Request, connection: httpx.AsyncBaseTransport
+    ) -> tuple[httpx.Response, httpx.AsyncBaseTransport]:
         try:
             return await connection.handle_async_request(request), connection
         except BaseException:
@@ -64,11 +67,11 @@ class Connections:
                 await connection.aclose()
             raise
 
-    def _unused(self) -> httpx.AsyncHTTPTransport:
+    def _unused(self) -> httpx.AsyncBaseTransport:
         first, self._first = self._first, None
         return first or self._new()
 
-    async def give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
+    async def give_back(self, connection: httpx.AsyncBaseTransport) -> None:
         """The exchange is over."""
         if len(self._free) < MOST_FREE:
             self._free.append(connection)

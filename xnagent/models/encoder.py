@@ -129,7 +129,7 @@ def _is_extension(rendered: _Rendered, spine: Spine) -> bool:
     done, items = rendered.items, spine.items
     if rendered.lineage != spine.lineage or not done or len(items) < len(done):
         return False
-    if not all(map(operator.is_, done, items)):
+    if items[: len(done)] != done:
         return False
     joins_last = len(items) > len(done) and _speaker(done[-1]) == _speaker(items[len(done)])
     return not (joins_last and _speaker(done[-1]) != "user")

@@ -106,7 +106,7 @@ class Gate:
         self._sharers = sharers
         self._warmth = warmth
         self._heads: dict[bytes, _Head] = {}
-        self._door = anyio.Lock()
+        self._door = anyio.Lock(fast_acquire=True)
         self._news = anyio.Event()
         self._under_way = 0
 
@@ -131,9 +131,7 @@ class Gate:
         """An answer's headers came."""
         now = self.seconds()
         reading = read_quota(headers, status=status, now=datetime.now(UTC), monotonic=now)
-        pending: dict[str, float] = {}
-        for turn in self.unheard:
-            pending |= {name: pending.get(name, 0.0) + amount for name, amount in turn.need.items()}
+        pending = {name: sum(turn.need.get(name, 0.0) for turn in self.unheard) for name in reading.allowances}
         self.quota = learned(self.quota, reading, now=now, pending=pending)
         self._news.set()
 

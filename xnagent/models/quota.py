@@ -79,6 +79,8 @@ def _joined(known: Allowance | None, told: Allowance, *, pending: float) -> Allo
 
 def refilled(quota: Quota, *, now: float) -> Quota:
     """The quota as time goes by: an allowance whose reset is over is whole again, or unknown if its limit is."""
+    if not quota.allowances:
+        return quota
     kept = {name: _refilled(one, now) for name, one in quota.allowances.items()}
     return replace(quota, allowances={name: one for name, one in kept.items() if one is not None})
 
@@ -91,6 +93,8 @@ def _refilled(allowance: Allowance, now: float) -> Allowance | None:
 
 def taken(quota: Quota, need: Need) -> Quota:
     """The quota when a call begins, before any answer tells of it."""
+    if not quota.allowances:
+        return quota
     rest = {name: replace(one, remaining=one.remaining - need.get(name, 0.0)) for name, one in quota.allowances.items()}
     return replace(quota, allowances=rest)
 

@@ -23,9 +23,10 @@ _COUNTED: Final = ("requests", "tokens", "input-tokens", "output-tokens")
 def read_quota(headers: Mapping[str, str], *, status: int, now: datetime, monotonic: float) -> Reading:
     """What the headers say; an empty reading if they say nothing. `now` has a time zone and is what dates mean."""
     lowered = {name.lower(): value.strip() for name, value in headers.items()}
+    counted = _COUNTED if any("ratelimit" in name for name in lowered) else ()
     allowances = {
         name.replace("-", "_"): allowance
-        for name in _COUNTED
+        for name in counted
         if (allowance := _allowance(lowered, name, now=now, monotonic=monotonic)) is not None
     }
     pause = parse_retry_after(lowered, now) if status in REFUSALS else None

@@ -11,8 +11,9 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from http import HTTPStatus
 from typing import Final
 from urllib.request import getproxies, proxy_bypass
@@ -73,8 +74,11 @@ class HttpTransport:
         self._url = _parse_url(base_url)
         self._key = _checked_key(key)
         self._timeouts = timeouts or Timeouts()
+        self._limits = httpx.Timeout(
+            self._timeouts.idle_seconds, connect=self._timeouts.connect_seconds, pool=None
+        ).as_dict()
         self._connections: Connections | None = None
-        self._headers: dict[str, httpx.Headers] = {}
+        self._places: dict[str, tuple[httpx.URL, httpx.Headers]] = {}
         """By path."""
 
     @property
@@ -87,9 +91,7 @@ class HttpTransport:
 
         Returns when the decoder has what it needs or the stream ended; whether it was whole, the decoder knows.
         """
-        now = anyio.current_time()
-        wait = anyio.CancelScope(deadline=now + self._timeouts.progress_seconds)
-        attempt = _Attempt(decoder=decoder, started=now, timeouts=self._timeouts, scope=wait, told=told)
+        attempt = _Attempt(decoder=decoder, started=anyio.current_time(), timeouts=self._timeouts, told=told)
         try:
             await self._bounded(self._request(to, content), attempt)
         except ModelError as error:
@@ -106,13 +108,14 @@ class HttpTransport:
 
     async def _bounded(self, request: httpx.Request, attempt: _Attempt) -> None:
         limits = self._timeouts
-        with anyio.move_on_after(limits.total_seconds) as total, attempt.scope as wait:
+        attempt.extend(limits.progress_seconds)
+        with attempt.scope:
             await self._stream(request, attempt)
         if attempt.error is not None:
             raise attempt.error
-        if attempt.decoder.is_complete or not (total.cancelled_caught or wait.cancelled_caught):
+        if attempt.decoder.is_complete or not attempt.scope.cancelled_caught:
             return
-        if total.cancelled_caught:
+        if attempt.scope.deadline >= attempt.started + limits.total_seconds:
             raise ModelError(f"timeout: no whole answer within {limits.total_seconds:g} s (total)", fault="timeout")
         raise ModelError(
             f"timeout: no piece of an answer for {limits.progress_seconds:g} s (no progress)", fault="timeout"
@@ -133,7 +136,7 @@ class HttpTransport:
         if response.status_code != HTTPStatus.OK:
             body = await _read_some(response.aiter_bytes(), most_bytes=MAX_BODY_BYTES)
             raise classify(response.status_code, response.headers, body=body, now=datetime.now(UTC))
-        chunks = response.aiter_bytes()
+        chunks = _chunks_of(response)
         start = await _beginning(chunks)
         known = _fields(start)
         if known and not known.startswith(_FIELDS):
@@ -144,38 +147,37 @@ class HttpTransport:
 
     def _opened(self) -> Connections:
         if self._connections is None:
-            self._connections = Connections(_verification(self._url), _proxy_for(self._url))
+            proxy = _proxy_for(self._url)
+            self._connections = Connections(_verification(self._url, proxy), proxy)
         return self._connections
 
     def _request(self, to: Target, content: bytes) -> httpx.Request:
-        limits = self._timeouts
-        timeout = httpx.Timeout(limits.idle_seconds, connect=limits.connect_seconds, pool=None)
-        return httpx.Request(
-            "POST",
-            self._url.copy_with(path=_joined(self._url.path, to.path)),
-            headers=self._headers_for(to),
-            content=content,
-            extensions={"timeout": timeout.as_dict()},
-        )
+        if to.path not in self._places:
+            self._places[to.path] = self._url.copy_with(path=_joined(self._url.path, to.path)), self._headers_for(to)
+        url, headers = self._places[to.path]
+        headers = headers.copy()
+        headers["Content-Length"] = str(len(content))
+        stream = httpx.ByteStream(content)
+        return httpx.Request("POST", url, headers=headers, stream=stream, extensions={"timeout": self._limits})
 
     def _headers_for(self, to: Target) -> httpx.Headers:
-        if to.path not in self._headers:
-            # Identity: a compressing proxy would hold events back until it has a block.
-            self._headers[to.path] = httpx.Headers(
-                {
-                    "Content-Type": "application/json",
-                    "Accept": "text/event-stream",
-                    "Accept-Encoding": "identity",
-                    "Cache-Control": "no-store",
-                    "User-Agent": "xnagent",
-                    **{
-                        name: text.replace(KEY, self._key)
-                        for name, text in to.headers.items()
-                        if self._key or KEY not in text
-                    },
-                }
-            )
-        return self._headers[to.path]
+        """Host first, and all that httpx would add, so that it is added once."""
+        # Identity: a compressing proxy would hold events back until it has a block.
+        return httpx.Headers(
+            {
+                "Host": self._url.netloc.decode("ascii"),
+                "Content-Type": "application/json",
+                "Accept": "text/event-stream",
+                "Accept-Encoding": "identity",
+                "Cache-Control": "no-store",
+                "User-Agent": "xnagent",
+                **{
+                    name: text.replace(KEY, self._key)
+                    for name, text in to.headers.items()
+                    if self._key or KEY not in text
+                },
+            }
+        )
 
     def _redacted(self, error: ModelError) -> ModelError:
         message = redact(str(error), _secrets(self._key, self._url))
@@ -196,8 +198,8 @@ class _Attempt:
     decoder: Decoder
     started: float
     timeouts: Timeouts
-    scope: anyio.CancelScope
-    """Ends the exchange when nothing of the answer came for too long."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Ends the exchange when nothing of the answer came for too long, or all of it takes too long."""
     has_headers: bool = False
     first_piece_seconds: float | None = None
     error: ModelError | None = None
@@ -209,31 +211,27 @@ class _Attempt:
         if self.told is not None:
             self.told.headers(response.status_code, response.headers)
 
-    def feed_all(self, events: Iterable[str]) -> None:
-        """Hand on the data of each."""
-        for data in events:
-            self.feed(data)
-
-    def feed(self, data: str) -> None:
-        """Hand on one data string; a piece of the answer moves the limit for progress."""
-        if self.error is not None:
-            return
+    def feed(self, *events: str) -> None:
+        """Hand on the data of each; a piece of the answer moves the limit for progress."""
+        has_piece = False
         try:
-            has_piece = self.decoder.feed(data)
+            for data in events if self.error is None else ():
+                has_piece |= self.decoder.feed(data)
         except ModelError as error:
             self.stop(error)
-            return
         if has_piece:
             self._note_progress()
 
     def _note_progress(self) -> None:
-        now = anyio.current_time()
         if self.first_piece_seconds is None and self.decoder.has_begun:
-            self.first_piece_seconds = now - self.started
+            self.first_piece_seconds = anyio.current_time() - self.started
             if self.told is not None:
                 self.told.first_piece()
-        more = DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds
-        self.scope.deadline = now + more
+        self.extend(DRAIN_SECONDS if self.decoder.is_done else self.timeouts.progress_seconds)
+
+    def extend(self, seconds: float) -> None:
+        """It may go on for so long, if that is not longer than the whole may take."""
+        self.scope.deadline = min(anyio.current_time() + seconds, self.started + self.timeouts.total_seconds)
 
     def stop(self, error: ModelError) -> None:
         """End the exchange with an error.
@@ -242,6 +240,14 @@ class _Attempt:
         """
         self.error = self.error or error
         self.scope.cancel()
+
+
+def _chunks_of(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes; through httpx's decoders, which cost more than the rest, only if it is compressed."""
+    stream = response.stream
+    if isinstance(stream, httpx.AsyncByteStream) and "content-encoding" not in response.headers:
+        return aiter(stream)
+    return response.aiter_bytes()
 
 
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
@@ -263,9 +269,9 @@ async def _read_events(chunks: AsyncIterator[bytes], start: bytes, *, attempt: _
     """Hand on each event; at a polite end also one that nothing closed, if it is whole."""
     # A byte order mark would hide the first field's name.
     parser = EventParser()
-    attempt.feed_all(parser.feed(_fields(start)))
+    attempt.feed(*parser.feed(_fields(start)))
     async for chunk in chunks:
-        attempt.feed_all(parser.feed(chunk))
+        attempt.feed(*parser.feed(chunk))
         if parser.open_bytes > MAX_EVENT_BYTES:
             attempt.stop(ModelError(f"an event has over {MAX_EVENT_BYTES:,} bytes", fault="protocol"))
     last = parser.finish()
@@ -354,10 +360,15 @@ def _secrets(key: str, url: httpx.URL) -> Iterable[str]:
     return [key, url.password, *url.params.values()]
 
 
-def _verification(url: httpx.URL) -> ssl.SSLContext:
-    """How certificates are checked; where there is no TLS, a context that trusts nobody, because it loads no file."""
-    is_plain = url.scheme == "http" and _is_loopback(url.host)
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else httpx.create_ssl_context()
+def _verification(url: httpx.URL, proxy: str | None) -> ssl.SSLContext | None:
+    """How certificates are checked; None where there are none to check."""
+    return None if url.scheme == "http" and proxy is None else _trusted()
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The authorities that this process trusts: read once, since a copy for each session takes 800 kB and 30 ms."""
+    return httpx.create_ssl_context()
 
 
 def _proxy_for(url: httpx.URL) -> str | None:

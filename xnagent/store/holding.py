@@ -15,7 +15,7 @@ from xnagent.store.codec import pack
 from xnagent.store.faults import WRITE_FAULTS, write_fault
 from xnagent.store.lock import Lock
 from xnagent.store.place import Append, Put, Work, must_be_durable
-from xnagent.store.projections import project
+from xnagent.store.projections import project, reach
 
 
 def taken_over(what: str, *, newest: int, epoch: int) -> StoreFencedError:
@@ -46,7 +46,9 @@ class FileHolding:
             _roll_back(self.connection)
 
     def renew(self) -> None:
-        """The lock lasts as long as the process."""
+        """The lock lasts as long as the process. A session that waits may be one of a thousand: it keeps no pages."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA shrink_memory")
 
     def close(self, *, is_sound: bool) -> None:
         """Checkpoint, close, unlock."""
@@ -79,7 +81,11 @@ def _apply_all(
     try:
         for work in batch:
             apply(connection, work, epoch=epoch)
+        _reach(connection, batch)
     except WRITE_FAULTS:
+        # A page that did not fit into the cache met a full disk: SQLite has undone everything.
+        if not connection.in_transaction:
+            raise
         connection.execute("ROLLBACK TO batch")
     else:
         return len(batch), None
@@ -93,7 +99,10 @@ def _apply_each(
         connection.execute("SAVEPOINT operation")
         try:
             apply(connection, work, epoch=epoch)
+            _reach(connection, [work])
         except WRITE_FAULTS as error:
+            if not connection.in_transaction:
+                raise
             connection.execute("ROLLBACK TO operation")
             connection.execute("RELEASE operation")
             return number, write_fault(path, error)
@@ -109,6 +118,12 @@ def apply(connection: sqlite3.Connection, work: Work, *, epoch: int) -> None:
                 _insert_event(connection, stored, content=content, epoch=epoch)
         case Put():
             insert_artifact(connection, sha=work.sha, data=work.data)
+
+
+def _reach(connection: sqlite3.Connection, batch: Sequence[Work]) -> None:
+    last = next((work.events[-1] for work in reversed(batch) if isinstance(work, Append) and work.events), None)
+    if last is not None:
+        reach(connection, last[0])
 
 
 def _insert_event(connection: sqlite3.Connection, stored: Stored, *, content: bytes, epoch: int) -> None:

@@ -17,6 +17,8 @@ from xnagent.errors import StoreBusyError
 ATTEMPTS: Final = 6
 PAUSE_SECONDS: Final = 0.02
 """`is_held` takes the lock for an instant, so one refusal proves nothing."""
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+NUMBERS: Final = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +88,18 @@ def _is_current(descriptor: int, place: Path) -> bool:
     return (mine.st_dev, mine.st_ino) == (there.st_dev, there.st_ino)
 
 
-def signature(since: str) -> str:
+def signature(since: str, *, home: str = "") -> str:
     """What a holder writes down of itself."""
-    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    signed = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "machine": machine(), "home": home}
+    return json.dumps(signed)
+
+
+def machine() -> str:
+    """The running kernel and the process numbers in use here: who shares both can tell whether a process lives."""
+    try:
+        return f"{BOOT.read_text('ascii').strip()} {NUMBERS.readlink()}"
+    except OSError:
+        return ""
 
 
 def who_signed(text: str) -> str:
@@ -106,7 +117,7 @@ def is_known_dead(text: str) -> bool:
     """Whether the holder was a process of this machine that has ended."""
     try:
         signed = json.loads(text)
-        if signed["host"] != socket.gethostname():
+        if not signed["machine"] or signed["machine"] != machine():
             return False
         os.kill(int(signed["pid"]), 0)
     except ProcessLookupError:
@@ -114,6 +125,19 @@ def is_known_dead(text: str) -> bool:
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
     return False
+
+
+def can_be_followed(text: str, *, home: str) -> bool:
+    """Whether a process of this home can end what the holder left running: that one was of it too, and is gone.
+
+    Or it is this process itself, which lost its connection and begins again.
+    """
+    try:
+        signed = json.loads(text)
+        is_here = (signed["machine"], signed["home"]) == (machine(), home)
+        return is_here and (signed["pid"] == os.getpid() or is_known_dead(text))
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def busy(name: str, holder: str) -> StoreBusyError:

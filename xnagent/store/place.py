@@ -59,7 +59,10 @@ class Holding(Protocol):
         """
 
     def renew(self) -> None:
-        """Tell others that it is still held. Raises StoreFencedError if it is not any more."""
+        """Nothing was written for a while: tell others that it is still held, where that is due, and use less memory.
+
+        Raises StoreFencedError if it is not held any more.
+        """
 
     def close(self, *, is_sound: bool) -> None:
         """Give it up; `is_sound`: no write has failed."""
@@ -130,6 +133,9 @@ class Sessions(Protocol):
 
     def place(self, session: str) -> Place:
         """The session's place. Raises UsageError for what can be no session's name."""
+
+    def left_seconds(self, session: str) -> float:
+        """How long to leave it alone: its holder is gone, and commands may still run that this process can't end."""
 
     def rows(self) -> list[SessionRow]:
         """All sessions, newest first; one that cannot be read is in the list with its problem."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol, Self, cast
 
@@ -15,44 +16,17 @@ from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.ports import Clock
-from xnagent.store.place import Opened, Place
+from xnagent.store.place import Append, Opened, Place
 from xnagent.store.tail import Tail
-from xnagent.store.writer import Wake, Writer
+from xnagent.store.writer import Operation, Wake, Writer
 
 
-class PlacedLog:
-    """One session, held by this process until `aclose`.
+class FollowedLog:
+    """What a log says, to be read and waited for while it is written."""
 
-    Belongs to the event loop that opened it. `state` follows the store: an event is in it once it is committed, never
-    before, and in the order of the log. After a write that failed every later one fails with the same error.
-    """
-
-    def __init__(self, place: Place, *, writer: Writer, opened: Opened, clock: Clock, mask: Mask | None = None) -> None:
-        self.place = place
-        self.session = opened.session
-        self.epoch = opened.epoch
-        """How many times the session was opened for writing, this time included."""
+    def __init__(self, *, tail: Tail, writer: Writer) -> None:
+        self._tail = tail
         self._writer = writer
-        self._clock = clock
-        self._tail = Tail(state=opened.state, last_seq=opened.last_seq, hashes=opened.hashes, mask=mask)
-
-    @classmethod
-    async def create_at(cls, place: Place, *, session: SessionId, clock: Clock, mask: Mask | None = None) -> Self:
-        """Make a new session and open it; `mask` takes secrets out of what is stored."""
-        await anyio.to_thread.run_sync(partial(place.create, session, now=clock.now()))
-        return await cls.open_at(place, clock=clock, mask=mask)
-
-    @classmethod
-    async def open_at(cls, place: Place, *, clock: Clock, mask: Mask | None = None) -> Self:
-        """Take a session over. Raises StoreBusyError if another process runs it, and as the place deserves."""
-        writer = Writer(place, wake=_wake(), now=clock.now())
-        return cls(place, writer=writer, opened=await writer.start(), clock=clock, mask=mask)
-
-    async def aclose(self) -> None:
-        """Commit what was submitted, close the store and let others have the session."""
-        with anyio.CancelScope(shield=True):
-            await self._writer.stop()
-        self._tail.ring()
 
     @property
     def state(self) -> SessionState:
@@ -77,21 +51,56 @@ class PlacedLog:
             await self._tail.news()
         return last_seq
 
+
+class PlacedLog(FollowedLog):
+    """One session, held by this process until `aclose`.
+
+    Belongs to the event loop that opened it. `state` follows the store: an event is in it once it is committed, never
+    before, and in the order of the log. After a write that failed every later one fails with the same error.
+    """
+
+    def __init__(self, place: Place, *, writer: Writer, opened: Opened, clock: Clock, mask: Mask | None = None) -> None:
+        self.place = place
+        self.session = opened.session
+        self.epoch = opened.epoch
+        """How many times the session was opened for writing, this time included."""
+        self._clock = clock
+        tail = Tail(state=opened.state, last_seq=opened.last_seq, hashes=opened.hashes, mask=mask)
+        super().__init__(tail=tail, writer=writer)
+
+    @classmethod
+    async def create_at(cls, place: Place, *, session: SessionId, clock: Clock, mask: Mask | None = None) -> Self:
+        """Make a new session and open it; `mask` takes secrets out of what is stored."""
+        await anyio.to_thread.run_sync(partial(place.create, session, now=clock.now()))
+        return await cls.open_at(place, clock=clock, mask=mask)
+
+    @classmethod
+    async def open_at(cls, place: Place, *, clock: Clock, mask: Mask | None = None) -> Self:
+        """Take a session over. Raises StoreBusyError if another process runs it, and as the place deserves."""
+        writer = Writer(place, wake=_wake(), now=clock.now())
+        return cls(place, writer=writer, opened=await writer.start(), clock=clock, mask=mask)
+
+    async def aclose(self) -> None:
+        """Commit what was submitted, close the store and let others have the session."""
+        with anyio.CancelScope(shield=True):
+            await self._writer.stop()
+        self._tail.ring()
+
     async def append(self, *events: Event, durable: bool = True) -> tuple[Stored, ...]:
         """Commit the events in one transaction, fold them, and return them with their places.
 
         Once submitted it is not cancelled: a commit takes milliseconds, and its fate is known. An event that does not
         fit the state raises StoreWriteError before anything is written.
         """
+        return await self.submit(*events, durable=durable)
+
+    def submit(self, *events: Event, durable: bool = True) -> Awaitable[tuple[Stored, ...]]:
+        """As `append`, up to where it has to wait; the rest is awaited."""
         self._writer.check()
         work = self._tail.appended(events, at=self._clock.now(), is_durable=durable)
         operation = self._writer.submit(work)
         self._tail.add(operation)
-        with anyio.CancelScope(shield=True):
-            await operation.done.wait()
-        self._tail.ring()
-        operation.check()
-        return tuple(stored for stored, _ in work.events)
+        return _committed(operation, work, tail=self._tail)
 
     def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
         """Queue the content, masked unless it is verbatim, and return its ticket."""
@@ -111,6 +120,14 @@ class PlacedLog:
     async def history(self, agent: AgentId) -> tuple[Stored, ...]:
         """The ReplyReceived and ToolFinished events of an agent, in order."""
         return await anyio.to_thread.run_sync(self.place.history, agent)
+
+
+async def _committed(operation: Operation, work: Append, *, tail: Tail) -> tuple[Stored, ...]:
+    with anyio.CancelScope(shield=True):
+        await operation.done.wait()
+    tail.ring()
+    operation.check()
+    return tuple(stored for stored, _ in work.events)
 
 
 class _TrioToken(Protocol):

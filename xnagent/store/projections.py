@@ -5,10 +5,12 @@ They change in the transaction that appends the event, and can be made again fro
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, cast
 
 from xnagent.core.events import Event, SessionInterrupted, SessionResumed, SessionSettled, SessionStarted, Stored
 from xnagent.core.ids import AgentId
@@ -79,39 +81,50 @@ REACHED: Final = "UPDATE session SET last_seq = :seq, updated = :at {where}"
 
 _IN_A_FILE: Final = {text: text.format(where="", column="", value="") for text in (*BY_TYPE.values(), COST, REACHED)}
 
+_NAME: Final = re.compile(r":(\w+)")
+
 _HISTORY: Final = """
 SELECT seq, at, enc, payload FROM events WHERE agent = ? AND type IN ('reply_received', 'tool_finished') ORDER BY seq
 """
 
 
 def project(connection: sqlite3.Connection, stored: Stored) -> None:
-    """Bring the projections up to this event; the caller holds the transaction."""
+    """Bring the projections up to this event, but for `reach`; the caller holds the transaction."""
     values = projected_values(stored)
     for statement in projected(stored.event):
         connection.execute(_IN_A_FILE[statement], values)
 
 
+def reach(connection: sqlite3.Connection, last: Stored) -> None:
+    """Note down how far the log goes: once for all events of a transaction, in which only the last one counts."""
+    connection.execute(_IN_A_FILE[REACHED], {"seq": last.seq, "at": last.at})
+
+
 def projected(event: Event) -> list[str]:
-    """The templates of the statements that bring the projections up to the event."""
+    """The templates of the statements that bring the projections up to the event, but for `REACHED`."""
     own = [BY_TYPE[type(event)]] if type(event) in BY_TYPE else []
-    return [*own, *([COST] if isinstance(event, ReplyReceived) else []), REACHED]
+    return [*own, *([COST] if isinstance(event, ReplyReceived) else [])]
 
 
 def projected_values(stored: Stored) -> dict[str, object]:
     """What the statements' names stand for."""
     event = stored.event
     values = {"seq": stored.seq, "at": stored.at}
-    if type(event) in BY_TYPE:
-        values |= _shallow(event)
+    values |= {name: _bindable(getattr(event, name)) for name in _names_in(cast("Hashable", type(event)))}
     if isinstance(event, SessionStarted):
         values["headline"] = clean(first_line(event.objective))
     if isinstance(event, ReplyReceived):
-        values |= _shallow(event.usage)
+        values |= {name: _bindable(getattr(event.usage, name)) for name in _names_in(Usage)}
     return values
 
 
-def _shallow(record: Event | Usage) -> dict[str, object]:
-    return {field.name: _bindable(getattr(record, field.name)) for field in fields(record)}
+@cache
+def _names_in(kind: Hashable) -> tuple[str, ...]:
+    """The fields of an event, or of a reply's usage, that its statements name."""
+    record = cast("type[Any]", kind)
+    statements = BY_TYPE.get(ReplyReceived if record is Usage else record, "")
+    own = {field.name for field in fields(record)}
+    return tuple(name for name in dict.fromkeys(_NAME.findall(statements)) if name in own)
 
 
 def _bindable(value: object) -> object:
@@ -128,8 +141,12 @@ def rebuild(connection: sqlite3.Connection) -> None:
     """Make the projections again from the events; the caller holds the transaction."""
     for statement in (*_CLEAR, _BEGIN):
         connection.execute(statement)
+    last = None
     for stored in events_after(connection, 0):
         project(connection, stored)
+        last = stored
+    if last is not None:
+        reach(connection, last)
 
 
 def events_after(connection: sqlite3.Connection, seq: int) -> Iterator[Stored]:

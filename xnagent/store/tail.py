@@ -34,11 +34,14 @@ class Tail:
     @property
     def committed(self) -> tuple[SessionState, int]:
         """The state, and the place of the newest event in it."""
+        self._take_settled()
+        return self._committed
+
+    def _take_settled(self) -> None:
         while self._pending and self._pending[0].is_settled:
             operation = self._pending.popleft()
             if operation.error is None and isinstance(operation.work, Append):
                 self._committed = operation.work.state, operation.work.last_seq
-        return self._committed
 
     @property
     def ahead(self) -> SessionState:
@@ -77,7 +80,8 @@ class Tail:
         return next((work.data for work in works if isinstance(work, Put) and ticket_of(work.sha) == ticket), None)
 
     def ring(self) -> None:
-        """Wake those who wait for news."""
+        """Take what is settled, so that nothing keeps it longer, and wake those who wait for news."""
+        self._take_settled()
         self._bell.set()
         self._bell = anyio.Event()
 

@@ -19,6 +19,8 @@ from xnagent.errors import StoreError, XnagentError
 from xnagent.store.place import Holding, Opened, Place, Work
 
 MAX_BATCH_OPERATIONS: Final = 256
+REST_SECONDS: Final = 1.0
+"""After so long without anything to write, what needs no renewal is renewed once, to use less memory."""
 
 Wake = Callable[[Callable[[], None]], object]
 """Runs a function in the loop's thread, soon, from any thread."""
@@ -119,13 +121,12 @@ class Writer:
             self._settle(stops)
 
     def _next_batch(self, holding: Holding) -> list[Operation]:
-        """What is queued; while nothing is, others are told that the session is still held."""
-        while True:
-            try:
-                first = self._queue.get(timeout=None if self.fault else holding.renew_seconds)
-                return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
-            except Empty:
-                self.fault = _renewed(holding)
+        """What is queued; while nothing is, the holding is renewed: once, or as often as it is due."""
+        first = _next(self._queue, holding.renew_seconds or REST_SECONDS)
+        while first is None:
+            self.fault = self.fault or _renewed(holding)
+            first = _next(self._queue, None if self.fault else holding.renew_seconds)
+        return [first, *_left(self._queue, MAX_BATCH_OPERATIONS - 1)]
 
     def _write(self, batch: Sequence[Operation], holding: Holding) -> None:
         written = 0
@@ -170,6 +171,13 @@ def _renewed(holding: Holding) -> XnagentError | None:
 
 def _died(place: Place) -> StoreError:
     return StoreError(f"STORE_STOPPED: the thread that writes {place} ended; `xnagent resume {place.name}` goes on.")
+
+
+def _next(queue: SimpleQueue[Operation], seconds: float | None) -> Operation | None:
+    try:
+        return queue.get(timeout=seconds)
+    except Empty:
+        return None
 
 
 def _left(queue: SimpleQueue[Operation], most: int | None = None) -> list[Operation]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from xnagent.core.ids import CallId
@@ -18,9 +19,9 @@ from xnagent.tools.paths import Place, locate_for_change
 ABSENT: Final = "absent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a file is and what it shall be."""
+    """What a file is and what it shall be. Without slots, so that its hashes are computed once."""
 
     place: Place
     before: bytes | None
@@ -37,6 +38,16 @@ class Change:
     def is_empty(self) -> bool:
         """The file is already what it shall be."""
         return self.before == self.after
+
+    @cached_property
+    def sha256_before(self) -> str:
+        """Of the file as it is; `absent` without one."""
+        return ABSENT if self.before is None else sha256(self.before)
+
+    @cached_property
+    def sha256_after(self) -> str:
+        """Of the file as it shall be."""
+        return sha256(self.after)
 
 
 PlanChange = Callable[[Call, FileView], Change]
@@ -59,17 +70,16 @@ class ChangeTool:
         if isinstance(change, Outcome):
             return change
         if change.is_empty:
-            self.view.saw(change.place, change.after)
+            self.view.saw(change.place, change.after, digest=change.sha256_after)
             name = change.place.name
-            seen = ((name, sha256(change.after)),)
+            seen = ((name, change.sha256_after),)
             return Outcome(text=change.text, label=f"{self.spec.name} {name}: nothing to do", seen=seen)
-        before = ABSENT if change.before is None else sha256(change.before)
         self.planned.clear()
         self.planned[call.call_id] = change
         return Intent(
             effect="checkable",
-            before=f"{change.place.name} {before}",
-            after=f"{change.place.name} {sha256(change.after)}",
+            before=f"{change.place.name} {change.sha256_before}",
+            after=f"{change.place.name} {change.sha256_after}",
         )
 
     async def run(self, call: Call, intent: Intent) -> Outcome:
@@ -84,10 +94,9 @@ class ChangeTool:
         with self.view.lock:
             change = self._intended(call) or self.plan(call, self.view)
             if not change.is_empty:
-                expected = None if change.before is None else sha256(change.before)
-                replace_file(change.place, change.after, expected=expected, scratch=workspace_of(call).scratch)
+                replace_file(change.place, change.after, expected=change.before, scratch=workspace_of(call).scratch)
             if change.is_known:
-                self.view.saw(change.place, change.after)
+                self.view.saw(change.place, change.after, digest=change.sha256_after)
             else:
                 self.view.touched(change.place)
         name = change.place.name
@@ -95,7 +104,7 @@ class ChangeTool:
             text=change.text,
             label=f"{change.verb} {name}",
             paths_changed=(name,),
-            seen=((name, sha256(change.after)),) if change.is_known else (),
+            seen=((name, change.sha256_after),) if change.is_known else (),
         )
 
     def _intended(self, call: Call) -> Change | None:

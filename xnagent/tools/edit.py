@@ -10,7 +10,7 @@ from xnagent.ports import Call, ToolSpec
 from xnagent.tools.change import Change, ChangeTool
 from xnagent.tools.files import decode, read_file, sha256
 from xnagent.tools.known import FileView
-from xnagent.tools.matching import MAX_PLACES, Found, Match, find, replaced
+from xnagent.tools.matching import MAX_PLACES, Found, Match, find, find_lossless, replaced
 from xnagent.tools.nearest import nearest
 from xnagent.tools.outcome import RefusedError, workspace_of
 from xnagent.tools.pages import region
@@ -102,8 +102,8 @@ def _found(place: Place, text: str, *, old: str, new: str, is_all: bool) -> Foun
 
 
 def _missing(place: Place, text: str, *, old: str, new: str) -> RefusedError:
-    present = find(text, new, new=new, is_all=False) if len(new.strip()) >= MIN_TELLING else Found()
-    if len(present.matches) == 1 and present.is_lossless:
+    present = find_lossless(text, new, new=new, is_all=False) if len(new.strip()) >= MIN_TELLING else Found()
+    if len(present.matches) == 1:
         return RefusedError(
             "ALREADY_APPLIED",
             f"old is not in {place.name}, but new already is, at {_lines(text, present.matches)}. Nothing was changed.",

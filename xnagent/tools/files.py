@@ -101,18 +101,17 @@ def _too_large(place: Place, size: int) -> RefusedError:
     )
 
 
-def replace_file(place: Place, data: bytes, *, expected: str | None, scratch: Path) -> None:
+def replace_file(place: Place, data: bytes, *, expected: bytes | None, scratch: Path) -> None:
     """Put the content in the file's place in one step, if the file is still the expected one.
 
-    `expected` is the hash that the change was made from; None: no file. Mode and owner are kept, folders are made.
+    `expected` is the content that the change was made from; None: no file. Mode and owner are kept, folders are made.
     The new content is built in `scratch`, so that a crash leaves nothing in the tree.
     """
     with folder_of(place, is_made=True) as folder:
         before = status_of(place)
         temporary = _temporary(data, before or os.fstat(folder), folder=scratch, is_new=before is None)
         try:
-            current = read_file(place)
-            if (None if current is None else sha256(current)) != expected:
+            if read_file(place) != expected:
                 raise RefusedError("STALE", f"{place.name} changed at this very moment; read it again.")
             _move(temporary, place.parts[-1], folder=folder)
         finally:

@@ -42,11 +42,11 @@ class FileView:
     known: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 by path of what it saw before this process took the run up."""
 
-    def saw(self, place: Place, data: bytes) -> None:
-        """The model knows this content now."""
+    def saw(self, place: Place, data: bytes, *, digest: str = "") -> None:
+        """The model knows this content now; `digest` is its SHA-256, where that was computed already."""
         self.seen.pop(place.full, None)
         self.seen[place.full] = Seen(
-            sha256=sha256(data),
+            sha256=digest or sha256(data),
             data=data if len(data) <= MAX_REMEMBERED_BYTES else None,
             place=place,
             signature=_signature(place),

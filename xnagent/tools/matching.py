@@ -8,18 +8,19 @@ normalisation.
 from __future__ import annotations
 
 import bisect
-import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 MAX_PLACES: Final = 10_000
 """More are not looked for."""
 
 LINE_END: Final = re.compile(r"\r?\n")
-LOOK_ALIKES: Final = str.maketrans(
+LOOK_ALIKES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u02bc\uff07", "'"),
         **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\uff02", '"'),
@@ -50,30 +51,45 @@ class Found:
     """Several places may be replaced at once."""
 
 
+_Places = Iterator[tuple[int, int, str]]
+"""Start, end, and what shall stand there."""
+
+
 def find(text: str, old: str, *, new: str, is_all: bool) -> Found:
     """All places of `old` on the first rung of the ladder that has any."""
+    view, wanted = _View(text), _Wanted(given=old, old=_lf(old), new=_lf(new), is_raw="\r" in new)
+    found = _lossless(view, wanted, put=new, is_all=is_all)
+    if found.matches or not wanted.has_words:
+        return found
+    rungs: tuple[tuple[str, Callable[[_View, _Wanted], _Places]], ...] = (
+        ("trailing whitespace was not compared", _same_but_trailing),
+        ("the indentation was shifted to the file's", _same_but_shifted),
+        ("the indentation was written with the file's tabs or spaces", _same_but_tabs),
+        ("look-alike quotes, dashes or spaces were taken as equal", _same_looks),
+    )
+    for rung, places in rungs:
+        matches = view.matches(places(view, wanted), wanted)
+        if matches:
+            return Found(matches=matches, rung=rung, is_lossless=False)
+    return Found()
+
+
+def find_lossless(text: str, old: str, *, new: str, is_all: bool) -> Found:
+    """All places of `old` on the first two rungs: exactly, or with other line ends."""
+    wanted = _Wanted(given=old, old=_lf(old), new=_lf(new), is_raw="\r" in new)
+    return _lossless(_View(text), wanted, put=new, is_all=is_all)
+
+
+def _lossless(view: _View, wanted: _Wanted, *, put: str, is_all: bool) -> Found:
+    text, old = view.text, wanted.given
     exact = [
-        Match(start=at, end=at + len(old), new=_with_line_ends(text, (at, at + len(old)), old=old, new=new))
+        Match(start=at, end=at + len(old), new=_with_line_ends(text, (at, at + len(old)), old=old, new=put))
         for at in itertools.islice(_positions(text, old, overlapping=not is_all), MAX_PLACES)
     ]
-    if exact:
+    if exact or not ("\r" in text or "\r" in old):
         return Found(matches=tuple(exact))
-    view = _View(text)
-    wanted = _Wanted(old=_lf(old), new=_lf(new), is_raw="\r" in new)
-    rungs: tuple[tuple[str, bool, Callable[[], Iterator[tuple[int, int, str]]]], ...] = (
-        ("line ends (CRLF or LF) were not compared", True, lambda: _same_text(view, wanted, overlapping=not is_all)),
-        ("trailing whitespace was not compared", False, lambda: _same_but_trailing(view, wanted)),
-        ("the indentation was shifted to the file's", False, lambda: _same_but_shifted(view, wanted)),
-        ("the indentation was written with the file's tabs or spaces", False, lambda: _same_but_tabs(view, wanted)),
-        ("look-alike quotes, dashes or spaces were taken as equal", False, lambda: _same_looks(view, wanted)),
-    )
-    for rung, is_lossless, places in rungs:
-        matches = tuple(
-            view.match(start, end, new=put, wanted=wanted) for start, end, put in itertools.islice(places(), MAX_PLACES)
-        )
-        if matches:
-            return Found(matches=matches, rung=rung, is_lossless=is_lossless)
-    return Found()
+    matches = view.matches(_same_text(view, wanted, overlapping=not is_all), wanted)
+    return Found(matches=matches, rung="line ends (CRLF or LF) were not compared" if matches else "")
 
 
 def replaced(text: str, matches: Sequence[Match]) -> str:
@@ -90,6 +106,8 @@ def replaced(text: str, matches: Sequence[Match]) -> str:
 class _Wanted:
     """Old and new text with LF line ends."""
 
+    given: str
+    """The old text as it came."""
     old: str
     new: str
     is_raw: bool
@@ -109,13 +127,18 @@ class _View:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lf = _lf(text)
-        crlf = re.finditer(r"\r\n", text) if "\r" in text else ()
-        self._ends = [match.start() - n for n, match in enumerate(crlf)]
-        lines = self.lf.split("\n")
-        self.lines = lines[:-1] if not lines[-1] else lines
-        self.stripped = [line.strip() for line in self.lines]
-        self.starts = list(itertools.accumulate((len(line) + 1 for line in self.lines), initial=0))
+
+    @cached_property
+    def lf(self) -> str:
+        """With LF for CRLF."""
+        return _lf(self.text)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the view has LF for CRLF."""
+        if len(self.lf) == len(self.text):
+            return []
+        return [at + n for n, at in enumerate(itertools.accumulate(map(len, self.text.split("\r\n")[:-1])))]
 
     def raw(self, position: int) -> int:
         """The position in the file's text."""
@@ -127,15 +150,23 @@ class _View:
         put = new if wanted.is_raw else _with_line_ends(self.text, span, old="", new=new)
         return Match(start=span[0], end=span[1], new=put)
 
-    def window(self, first: int, wanted: _Wanted, *, new: str) -> tuple[int, int, str]:
-        """Whole lines from `first` as a match; a final line end belongs to it if the old text has one."""
-        start = self.starts[first]
-        end = self.starts[first + len(wanted.lines)] - 1
+    def matches(self, places: _Places, wanted: _Wanted) -> tuple[Match, ...]:
+        """As many of the places as are looked for."""
+        found = itertools.islice(places, MAX_PLACES)
+        return tuple(self.match(start, end, new=put, wanted=wanted) for start, end, put in found)
+
+    def whole(self, span: tuple[int, int], wanted: _Wanted, *, new: str) -> tuple[int, int, str]:
+        """Whole lines as a match; a final line end belongs to it if the old text has one."""
+        start, end = span
         if not wanted.old.endswith("\n"):
             return start, end, new
         if end < len(self.lf):
             return start, end + 1, new
         return start, end, new.removesuffix("\n")
+
+    def lines(self, span: tuple[int, int]) -> list[str]:
+        """The lines there."""
+        return self.lf[span[0] : span[1]].split("\n")
 
 
 def _lf(text: str) -> str:
@@ -166,46 +197,73 @@ def _nearest_end(text: str, span: tuple[int, int]) -> str:
     return "\r\n" if before > 0 and text[before - 1] == "\r" else "\n"
 
 
-def _same_text(view: _View, wanted: _Wanted, *, overlapping: bool) -> Iterator[tuple[int, int, str]]:
+def _same_text(view: _View, wanted: _Wanted, *, overlapping: bool) -> _Places:
     for at in _positions(view.lf, wanted.old, overlapping=overlapping):
         yield at, at + len(wanted.old), wanted.new
 
 
-def _windows(lines: list[str], wanted: list[str]) -> Iterator[int]:
-    size, first = len(wanted), -1
-    with contextlib.suppress(ValueError):
-        while True:
-            first = lines.index(wanted[0], first + 1)
-            if lines[first : first + size] == wanted:
-                yield first
+def _stripped_places(text: str, lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where whole lines stand that are these but for whitespace at their ends.
+
+    Looked for is the longest of them; only around its places the text is looked at line by line.
+    """
+    stripped = [line.strip() for line in lines]
+    middle = max(range(len(stripped)), key=lambda number: len(stripped[number]))
+    anchor, above, below = stripped[middle], stripped[:middle], stripped[middle + 1 :]
+    found = text.find(anchor)
+    while found >= 0:
+        start, end = text.rfind("\n", 0, found) + 1, _line_end(text, found)
+        if text[start:end].strip() == anchor:
+            first, last = _reach_up(text, start, lines=above), _reach_down(text, end, lines=below)
+            if first is not None and last is not None:
+                yield first, last
+        found = text.find(anchor, end)
 
 
-def _same_but_trailing(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
-    if not wanted.has_words:
-        return
-    for first in _windows([line.rstrip() for line in view.lines], [line.rstrip() for line in wanted.lines]):
-        yield view.window(first, wanted, new=wanted.new)
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
 
 
-def _same_but_shifted(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
-    if not wanted.has_words:
-        return
-    lines = wanted.lines
-    for first in _windows(view.stripped, [line.strip() for line in lines]):
-        actual = view.lines[first : first + len(lines)]
-        new = _shifted(wanted.new, _shift(actual, lines))
+def _reach_up(text: str, start: int, *, lines: Sequence[str]) -> int | None:
+    """Where the lines begin that stand right above a line that begins at `start`; None: others stand there."""
+    for line in reversed(lines):
+        before = text.rfind("\n", 0, max(0, start - 1)) + 1
+        if not start or text[before : start - 1].strip() != line:
+            return None
+        start = before
+    return start
+
+
+def _reach_down(text: str, end: int, *, lines: Sequence[str]) -> int | None:
+    """Where the lines end that stand right below a line that ends at `end`; what follows the last LF is no line."""
+    for line in lines:
+        after = _line_end(text, end + 1)
+        if end + 1 >= len(text) or text[end + 1 : after].strip() != line:
+            return None
+        end = after
+    return end
+
+
+def _same_but_trailing(view: _View, wanted: _Wanted) -> _Places:
+    lines = [line.rstrip() for line in wanted.lines]
+    for span in _stripped_places(view.lf, lines):
+        if [line.rstrip() for line in view.lines(span)] == lines:
+            yield view.whole(span, wanted, new=wanted.new)
+
+
+def _same_but_shifted(view: _View, wanted: _Wanted) -> _Places:
+    for span in _stripped_places(view.lf, wanted.lines):
+        new = _shifted(wanted.new, _shift(view.lines(span), wanted.lines))
         if new is not None:
-            yield view.window(first, wanted, new=new)
+            yield view.whole(span, wanted, new=new)
 
 
-def _same_but_tabs(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
-    if not wanted.has_words:
-        return
-    lines = wanted.lines
-    for first in _windows(view.stripped, [line.strip() for line in lines]):
-        new = _converted(wanted.new, _unit(view.lines[first : first + len(lines)], lines))
+def _same_but_tabs(view: _View, wanted: _Wanted) -> _Places:
+    for span in _stripped_places(view.lf, wanted.lines):
+        new = _converted(wanted.new, _unit(view.lines(span), wanted.lines))
         if new is not None:
-            yield view.window(first, wanted, new=new)
+            yield view.whole(span, wanted, new=new)
 
 
 def _unit(actual: Sequence[str], given: Sequence[str]) -> tuple[str, str] | None:
@@ -270,16 +328,21 @@ def _shifted(text: str, shift: tuple[str, str] | None) -> str | None:
     return "\n".join(put + line.removeprefix(taken) if line.strip() else line for line in lines)
 
 
-def _same_looks(view: _View, wanted: _Wanted) -> Iterator[tuple[int, int, str]]:
+def _same_looks(view: _View, wanted: _Wanted) -> _Places:
     """Only what differs between old and new is replaced, so that the file's own characters around it stay."""
-    if not wanted.has_words:
-        return
     head = _common(wanted.old, wanted.new)
     tail = _common(wanted.old[head:][::-1], wanted.new[head:][::-1])
     put = wanted.new[head : len(wanted.new) - tail]
-    old = wanted.old.translate(LOOK_ALIKES)
-    for at in _positions(view.lf.translate(LOOK_ALIKES), old, overlapping=True):
+    old = _plain(wanted.old)
+    for at in _positions(_plain(view.lf), old, overlapping=True):
         yield at + head, at + len(old) - tail, put
+
+
+def _plain(text: str) -> str:
+    """The text without look-alikes. One after the other is much faster than `translate` on what is not ASCII."""
+    for odd, plain in () if text.isascii() else LOOK_ALIKES.items():
+        text = text.replace(odd, plain)
+    return text
 
 
 def _common(one: str, other: str) -> int:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import heapq
+import itertools
+import operator
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +19,10 @@ MAX_CANDIDATES: Final = 6
 MAX_COMPARED: Final = 1_500
 MAX_SEARCHED_LINES: Final = 50_000
 MAX_SHOWN_LINES: Final = 12
+FEW_WORDS: Final = 8
+MAX_RARE: Final = 500
+"""Lines up to which a word is looked up place by place; of a more common one each line is asked."""
+_NO_WORD: Final = {code: " " for code in range(128) if not WORD.match(chr(code)) and chr(code) != "\n"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +47,7 @@ def nearest(text: str, wanted: str) -> Near | None:
     lines = text.replace("\r\n", "\n").split("\n")[:MAX_SEARCHED_LINES]
     old = wanted.replace("\r\n", "\n").strip("\n").split("\n")
     size = min(len(old), len(lines))
-    best = max(
-        ((_likeness(lines[at : at + size], old), -at) for at in _candidates(lines, old, size=size)), default=None
-    )
+    best = _most_like(lines, old, starts=_candidates(lines, old, size=size))
     if best is None or best[0] < MIN_LIKENESS:
         return None
     first = -best[1] + 1
@@ -56,20 +62,69 @@ def nearest(text: str, wanted: str) -> Near | None:
 
 def _candidates(lines: list[str], old: list[str], *, size: int) -> list[int]:
     """Where the words of the text are densest."""
-    words = set(WORD.findall("\n".join(old)))
-    scores = [len(words.intersection(WORD.findall(line))) for line in lines]
-    total = sum(scores[:size])
-    sums = [(total, 0)]
-    for at in range(1, len(lines) - size + 1):
-        total += scores[at + size - 1] - scores[at - 1]
-        sums.append((total, -at))
-    sums.sort(reverse=True)
-    return [-at for score, at in sums[:MAX_CANDIDATES] if score]
+    scores = _scores("\n".join(lines), set(WORD.findall("\n".join(old))))
+    sums = [0, *itertools.accumulate(scores)]
+    totals = list(map(operator.sub, sums[size:], sums))
+    best = heapq.nlargest(MAX_CANDIDATES, range(len(totals)), key=totals.__getitem__)
+    return [at for at in best if totals[at]]
 
 
-def _likeness(lines: list[str], old: list[str]) -> float:
-    one, other = ("\n".join(part.strip() for part in side)[:MAX_COMPARED] for side in (lines, old))
-    return difflib.SequenceMatcher(None, one, other).ratio()
+def _scores(text: str, words: set[str]) -> list[int]:
+    """How many of the words each line has: few are looked up in the text, for many each line is taken apart."""
+    plain = _only_words(text)
+    if len(words) > FEW_WORDS:
+        return list(map(len, map(words.intersection, map(str.split, plain.split("\n")))))
+    spaced = f" {plain} ".replace("\n", " \n ")
+    lines = spaced.split("\n")
+    scores = [0] * len(lines)
+    for marked in (f" {word} " for word in words):
+        numbers = list(itertools.islice(_lines_with(spaced, marked), MAX_RARE + 1))
+        if len(numbers) > MAX_RARE:
+            scores = list(map(operator.add, scores, map(operator.contains, lines, itertools.repeat(marked))))
+            continue
+        for number in numbers:
+            scores[number] += 1
+    return scores
+
+
+def _lines_with(text: str, part: str) -> Iterator[int]:
+    """The numbers of the lines that have it, from 0."""
+    number = counted = 0
+    found = text.find(part)
+    while found >= 0:
+        number += text.count("\n", counted, found)
+        yield number
+        counted = text.find("\n", found)
+        found = text.find(part, counted) if counted >= 0 else -1
+
+
+def _only_words(text: str) -> str:
+    """The same lines with nothing in them but words and spaces. `translate` is fast for ASCII only."""
+    if text.isascii():
+        return text.translate(_NO_WORD)
+    lines = text.split("\n")
+    plain = "\n".join(line if line.isascii() else "" for line in lines).translate(_NO_WORD).split("\n")
+    odd = (number for number, line in enumerate(lines) if not line.isascii())
+    for number in odd:
+        plain[number] = " ".join(WORD.findall(lines[number]))
+    return "\n".join(plain)
+
+
+def _most_like(lines: list[str], old: list[str], *, starts: list[int]) -> tuple[float, int] | None:
+    """The likeness of the window that is most like it, and minus its start; of equals the first."""
+    matcher = difflib.SequenceMatcher(None, "", _compared(old))
+    best: tuple[float, int] | None = None
+    for at in starts:
+        matcher.set_seq1(_compared(lines[at : at + len(old)]))
+        least = best[0] if best else 0.0
+        if matcher.real_quick_ratio() >= least and matcher.quick_ratio() >= least:
+            found = matcher.ratio(), -at
+            best = max(best, found) if best else found
+    return best
+
+
+def _compared(lines: list[str]) -> str:
+    return "\n".join(line.strip() for line in lines)[:MAX_COMPARED]
 
 
 def _first_difference(lines: list[str], old: list[str], *, first: int) -> str:

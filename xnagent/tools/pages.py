@@ -12,6 +12,7 @@ MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 50_000
 MAX_LINE: Final = 2_000
 MAX_SINGLE_LINE: Final = 48_000
+BLOCK_CHARACTERS: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +78,18 @@ def page(text: str, *, name: str, offset: int = 1, limit: int = MAX_LINES) -> Pa
     )
 
 
-def _lines_from(text: str, first: int, *, count: int) -> list[tuple[int, str]]:
-    start = 0
-    for _ in range(first - 1):
+def _start_of(text: str, line: int) -> int:
+    """Where a line begins; blocks before it are only counted."""
+    start, left = 0, line - 1
+    while start < len(text) and (inside := text.count("\n", start, start + BLOCK_CHARACTERS)) < left:
+        start, left = start + BLOCK_CHARACTERS, left - inside
+    for _ in range(left):
         start = text.index("\n", start) + 1
+    return start
+
+
+def _lines_from(text: str, first: int, *, count: int) -> list[tuple[int, str]]:
+    start = _start_of(text, first)
     found: list[tuple[int, str]] = []
     for number in range(first, first + count):
         if start >= len(text):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +24,12 @@ class FrozenToolbox:
 
     @property
     def definitions(self) -> str:
-        """All specs as canonical JSON."""
+        """All specs as canonical JSON; the same object for all sessions of a process that have the same tools."""
         specs = [tool.spec for tool in self.tools.values()]
-        return canonical(
+        text = canonical(
             [{"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in specs]
         )
+        return sys.intern(text)
 
     def parse(self, name: str, arguments: str) -> Parsed | Outcome:
         """The tool and its arguments, or what the model should do instead."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
@@ -16,7 +16,7 @@ from xnagent.errors import WorkspaceError
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import unpin
 from xnagent.workspaces.box.sealing import Box, Rules, Sealed, private_folders
-from xnagent.workspaces.spool import BOXED_WRAPPER, WRAPPER, Spool
+from xnagent.workspaces.spool import BOXED_WRAPPER, ENDER, TIED_WRAPPER, WRAPPER, Spool
 
 BLOCK_BYTES: Final = 512
 """What a plain sh counts the size of a file in; bash under its own name takes twice as much."""
@@ -35,29 +35,46 @@ class Enclosed:
 
 
 @asynccontextmanager
+async def bare(line: Sequence[str], *, spool: Spool, shell: str, is_tied: bool) -> AsyncIterator[Enclosed]:
+    """The wrapper's line without a box. What is tied ends with this context, however that ends."""
+    if not is_tied:
+        yield Enclosed(line=(shell, "-c", WRAPPER, "xnagent", str(spool.place), *line))
+        return
+    words = (str(spool.place), shell, ENDER, spool.mark)
+    with _held() as reader:
+        yield Enclosed(line=(shell, "-c", TIED_WRAPPER, "xnagent", *words, *line), stdin=reader)
+
+
+@asynccontextmanager
 async def enclosed(
-    box: Box | None, workspace: Workspace, *, line: Sequence[str], spool: Spool, shell: str, joins: Sequence[Path] = ()
+    box: Box, workspace: Workspace, *, line: Sequence[str], spool: Spool, shell: str, joins: Sequence[Path] = ()
 ) -> AsyncIterator[Enclosed]:
-    """The wrapper's line. A box ends with this context, also if that ends because the process was killed.
+    """The wrapper's line, with a box that ends with this context, also if that ends because the process was killed.
 
     `joins` are files that make whoever writes its number there a member of a control group.
     """
-    if box is None:
-        yield Enclosed(line=(shell, "-c", WRAPPER, "xnagent", str(spool.place), *line))
-        return
     script = spool.part("sh")
     sealed = await _sealed(box, workspace, line=line, shell=shell, script=script if script.exists() else None)
-    reader, writer = os.pipe()
     limits = process_limits(box.grounds.rules)
     wrapper = (shell, "-c", BOXED_WRAPPER, "xnagent", str(spool.place), *limits, *map(str, joins), "--")
     try:
-        yield Enclosed(line=(*wrapper, *sealed.line), stdin=reader, descriptors=sealed.descriptors)
+        with _held() as reader:
+            yield Enclosed(line=(*wrapper, *sealed.line), stdin=reader, descriptors=sealed.descriptors)
+    finally:
+        sealed.close()
+        unpin(sealed.pins)
+
+
+@contextmanager
+def _held() -> Iterator[int]:
+    """The end of a pipe to read from, which nobody writes to: it closes when this process lets go, or is gone."""
+    reader, writer = os.pipe()
+    try:
+        yield reader
     finally:
         for descriptor in (reader, writer):
             with suppress(OSError):
                 os.close(descriptor)
-        sealed.close()
-        unpin(sealed.pins)
 
 
 def process_limits(rules: Rules) -> tuple[str, ...]:

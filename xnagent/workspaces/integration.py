@@ -28,6 +28,8 @@ COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _PASSED_ON: Final = ("packed-refs", "shallow", "info/exclude", "info/attributes")
 SHA1_DIGITS: Final = 40
 _SETTINGS: Final = "copied-settings"
+CHECKOUT: Final = ("checkout.workers=0", "checkout.thresholdForParallelism=1000")
+"""A process for each processor where that saves more than it costs to start them."""
 _DURABLE: Final = b"[core]\n\tfsync = committed,loose-object\n\tfsyncMethod = batch\n"
 _IDENTITY: Final = b"[user]\n\tname = xnagent\n\temail = xnagent@localhost\n[gc]\n\tauto = 0\n"
 
@@ -102,9 +104,7 @@ async def plant(integration: Git, commit: str, *, final: Path, dress: Dress | No
         for name in _PASSED_ON:
             _write(git_dir, name, content=_read(source / name))
         _add(git_dir, "config", content=_IDENTITY + _read(source / _SETTINGS))
-        git = Git(
-            environ=integration.environ, git_dir=git_dir, work_tree=new.tree.root, settings=("checkout.workers=0",)
-        )
+        git = Git(environ=integration.environ, git_dir=git_dir, work_tree=new.tree.root, settings=CHECKOUT)
         await git.run("update-ref", "refs/heads/work", commit)
         await git.run("read-tree", "--reset", "-u", commit)
         await anyio.to_thread.run_sync(shutil.copy2, git_dir / "index", new.index)

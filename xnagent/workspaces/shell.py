@@ -1,8 +1,8 @@
 """Commands as process groups: `ports.Shell` on real processes.
 
 A wrapper records beginning and end in the spool; a collector of its own keeps the output. Both go on if the process
-that started them is killed, so a later one can `recover`. Working folder and environment do not last from one command
-to the next: each begins in the root of the workspace.
+that started them is killed, so a later one can `recover`; a command that is boxed or tied is killed then. Working
+folder and environment do not last from one command to the next: each begins in the root of the workspace.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
@@ -24,7 +24,7 @@ from xnagent.errors import WorkspaceError
 from xnagent.ports import Command, Finished, Workspace
 from xnagent.workspaces.box.sealing import Box
 from xnagent.workspaces.box.watching import LOOKED_AT_BYTES, Watch, warden_of
-from xnagent.workspaces.enclosure import Enclosed, enclosed
+from xnagent.workspaces.enclosure import Enclosed, bare, enclosed
 from xnagent.workspaces.environment import boxed, command_environment
 from xnagent.workspaces.git import search_path
 from xnagent.workspaces.processes import MARKER, Family, end, identify, members, reaped, wait_until
@@ -55,13 +55,17 @@ DRAIN_SECONDS: Final = 1.0
 class ProcessShell:
     """`environ` is the environment of the orchestrator; `passed` names variables that commands get on purpose.
 
-    With a box, every command runs in one of its own, which ends with this process.
+    With a box, every command runs in one of its own, which ends with this process; `is_tied` says that commands must do
+    so without one as well, because a process that goes on elsewhere could not end them.
     """
 
-    def __init__(self, environ: Mapping[str, str], *, passed: tuple[str, ...] = (), box: Box | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, passed: tuple[str, ...] = (), box: Box | None = None, is_tied: bool = False
+    ) -> None:
         self._environ = environ
         self._passed = passed
         self._box = box
+        self._is_tied = is_tied
         self._warden = warden_of(box) if box else None
 
     async def run(self, workspace: Workspace, command: Command) -> Finished:
@@ -74,11 +78,7 @@ class ProcessShell:
         begun = time.monotonic()
         line = command_line(self._interpreter(), command.command, spool=spool)
         watch = await anyio.to_thread.run_sync(self._warden.watch, workspace) if self._warden else None
-        joins = watch.group.joins if watch else ()
-        async with (
-            self._collected(spool) as writer,
-            enclosed(self._box, workspace, line=line, spool=spool, shell=self._plain_shell(), joins=joins) as start,
-        ):
+        async with self._collected(spool) as writer, self._enclosed(workspace, line, spool=spool, watch=watch) as start:
             process = await self._start(start, workspace, spool=spool, stdout=writer)
             async with process:
                 reason = await self._attend(process, spool, watch=watch, timeout_seconds=command.timeout_seconds)
@@ -108,6 +108,16 @@ class ProcessShell:
     def _plain_shell(self) -> str:
         """For our own scripts: it is sooner there than bash, and we want nothing that it has not."""
         return shutil.which("sh", path=search_path(self._environ)) or self._interpreter()
+
+    def _enclosed(
+        self, workspace: Workspace, line: Sequence[str], *, spool: Spool, watch: Watch | None
+    ) -> AbstractAsyncContextManager[Enclosed]:
+        if self._box is None:
+            # A plain sh gives no job a group of its own where there is no terminal.
+            shell = self._interpreter() if self._is_tied else self._plain_shell()
+            return bare(line, spool=spool, shell=shell, is_tied=self._is_tied)
+        joins = watch.group.joins if watch else ()
+        return enclosed(self._box, workspace, line=line, spool=spool, shell=self._plain_shell(), joins=joins)
 
     async def _start(self, start: Enclosed, workspace: Workspace, *, spool: Spool, stdout: int) -> Process:
         try:

@@ -63,6 +63,43 @@ Takes limits of each process (the size of a file in blocks, open files, processo
 at which it is killed), and files that make the writer a member of a control group, up to `--`.
 """
 
+TIED_WRAPPER: Final = """\
+place=$1; shell=$2; ender=$3; mark=$4; shift 4
+exec 5<&0 < /dev/null
+set -m
+(unset XNAGENT_RUN; exec "$shell" -c "$ender" ender "$$" "$mark" <&5 5<&-) > /dev/null 2>&1 &
+ender=$!
+set +m
+ulimit -c 0
+read -r line < "/proc/$$/stat" || line=$$
+printf '%s\\n' "$line" > "$place.run"
+trap : TERM INT HUP
+"$@" 2>&1 5<&-
+code=$?
+printf '%s\\n' "$code" > "$place.rc.tmp" && mv -f "$place.rc.tmp" "$place.rc"
+kill -KILL "$ender"
+wait "$ender" 2> /dev/null
+exit "$code"
+"""
+"""The same without a box, for a command that must end with whoever holds the other end of its input."""
+
+ENDER: Final = """\
+trap '' TERM INT HUP
+read -r line
+kill -KILL -- "-$1"
+round=0
+while [ "$round" -lt 100 ]; do
+  round=$((round + 1))
+  found=$(grep -lszE "^XNAGENT_RUN=(.*:)?$2(:|$)" /proc/[0-9]*/environ)
+  [ -n "$found" ] || break
+  for place in $found; do place=${place#/proc/}; kill -KILL "${place%/environ}"; done
+done
+"""
+"""Ends the wrapper's group, the wrapper first of all that could write a result down, then whatever left that group.
+
+`set -m` gave it a group of its own; it is in the wrapper's session, so the group's number names nobody else meanwhile.
+"""
+
 COLLECTOR: Final = """\
 trap '' TERM INT HUP
 head -c "$2" >> "$1.out"

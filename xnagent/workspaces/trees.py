@@ -21,7 +21,7 @@ from xnagent.errors import WorkspaceError
 from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.folders import Tree, require_name
 from xnagent.workspaces.git import Git
-from xnagent.workspaces.integration import Planted, plant, require_commit, with_tree
+from xnagent.workspaces.integration import CHECKOUT, Planted, plant, require_commit, with_tree
 from xnagent.workspaces.restoring import Recorded, has_commit, patched, restore_integration, run_commit, tree_of
 from xnagent.workspaces.spool import spool_at
 from xnagent.workspaces.staging import NO_MASK, stage_all, unblock
@@ -82,7 +82,7 @@ class RunTrees:
         async def dress(planted: Planted) -> None:
             await anyio.to_thread.run_sync(shutil.copy2, planted.index, planted.saving)
             git = with_tree(self._git, planted.tree.root, index=planted.saving)
-            await replace(git, settings=("checkout.workers=0",)).run("read-tree", "-m", "-u", base, commit)
+            await replace(git, settings=CHECKOUT).run("read-tree", "-m", "-u", base, commit)
             for spool in spools:
                 spool_at(planted.tree.scratch, spool).part("run").touch()
 

@@ -1,8 +1,10 @@
 """Who may write to a session in the database: an advisory lock, a lease that says until when, and the epoch.
 
 The lock ends with the holder's connection. The lease is for a holder that is stalled, or whose machine is gone without
-a word: once it has run out by the server's clock, another process ends that connection and takes over. The epoch, which
-each transaction looks at, is what keeps a holder out that comes back.
+a word: once it has run out by the server's clock, another process ends that connection and takes over. A free lock with
+a lease that was not given back was its holder's until it died, or lost its connection: commands of it may still run, so
+whoever cannot end those waits until the lease has run out. The epoch, which each transaction looks at, is what keeps a
+holder out that comes back.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import psycopg
 
 from xnagent.errors import StoreBusyError
 from xnagent.store.holding import taken_over
-from xnagent.store.lock import busy, is_known_dead, signature, who_signed
+from xnagent.store.lock import busy, can_be_followed, is_known_dead, signature, who_signed
 from xnagent.store.postgres.connecting import Connection
 
 KEY_BYTES: Final = 8
@@ -39,7 +41,10 @@ WHERE locktype = 'advisory' AND objsubid = 1 AND granted
   AND ((classid::bigint << 32) | objid::bigint) = %s
 """
 
-LEASE: Final = "SELECT holder, expires > clock_timestamp() FROM leases WHERE session = %s"
+LEASE: Final = """
+SELECT holder, expires > clock_timestamp(), extract(epoch FROM expires - clock_timestamp())::float8
+FROM leases WHERE session = %s
+"""
 
 RENEW: Final = """
 UPDATE leases SET expires = clock_timestamp() + make_interval(secs => %(seconds)s)
@@ -70,14 +75,21 @@ class Claim:
 
     session: str
     seconds: float
+    home: str
+    """Where the commands are that this process can end."""
 
     def take(self, connection: Connection, *, now: str) -> int:
-        """Become the session's writer; the new epoch. Raises StoreBusyError, which names who is."""
+        """Become the session's writer; the new epoch. Raises StoreBusyError, which names who is or just was."""
         self.lock(connection)
+        holder, is_fresh, seconds = self._lease(connection)
+        if is_fresh and not can_be_followed(holder, home=self.home):
+            connection.execute("SELECT pg_advisory_unlock(%s)", (key_of(self.session),))
+            raise self._left(holder, seconds)
         with connection.transaction():
             found = connection.execute(NEXT_EPOCH, (self.session,)).fetchone()
             epoch = 0 if found is None else int(found[0])
-            values = {"session": self.session, "epoch": epoch, "holder": signature(now), "seconds": self.seconds}
+            holder = signature(now, home=self.home)
+            values = {"session": self.session, "epoch": epoch, "holder": holder, "seconds": self.seconds}
             connection.execute(TAKE, values)
         return epoch
 
@@ -108,13 +120,17 @@ class Claim:
         while True:
             if connection.execute("SELECT pg_try_advisory_lock(%s)", (key_of(self.session),)).fetchone() == (True,):
                 return
-            holder, is_fresh = connection.execute(LEASE, (self.session,)).fetchone() or ("", True)
-            if not is_fresh:
+            holder, is_fresh, _ = self._lease(connection)
+            if not is_fresh and holder:
                 self._evict(connection, holder)
                 return
             if time.monotonic() > deadline + (DEAD_SECONDS if is_known_dead(holder) else 0):
                 raise busy(self.session, who_signed(holder))
             time.sleep(PAUSE_SECONDS)
+
+    def _lease(self, connection: Connection) -> tuple[str, bool, float]:
+        """Who signed it, whether it has not run out, and for how long; nobody, if it was given back."""
+        return connection.execute(LEASE, (self.session,)).fetchone() or ("", False, 0.0)
 
     def _evict(self, connection: Connection, holder: str) -> None:
         try:
@@ -133,6 +149,13 @@ class Claim:
         return StoreBusyError(
             f"SESSION_BUSY: {self.session} was run by {who_signed(holder)}, which does not answer any more, and this "
             f"user may not end its connection to the database. End it (GRANT pg_signal_backend), then try again."
+        )
+
+    def _left(self, holder: str, seconds: float) -> StoreBusyError:
+        return StoreBusyError(
+            f"SESSION_LEFT: {self.session} was run by {who_signed(holder)}, which ended without a word or lost its "
+            f"connection. Commands of it may still run where only it can end them; its lease ends in {seconds:.0f} s, "
+            f"then another process may go on."
         )
 
 

@@ -13,6 +13,7 @@ from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.folding import fold_stored
+from xnagent.store.lock import can_be_followed, who_signed
 from xnagent.store.place import Opened
 from xnagent.store.postgres.address import Address, parse_address
 from xnagent.store.postgres.connecting import Connection, connect, damaged, unreachable, write_fault
@@ -35,6 +36,12 @@ class Database:
     """How long a holder that says nothing is taken to be alive."""
     patience_seconds: float
     """How long to try again after a connection was lost."""
+    home: str = ""
+    """Where this process keeps its folders: whoever shares it can end what a dead holder left running."""
+
+    def claim(self, session: str) -> Claim:
+        """What a process of this home claims."""
+        return Claim(session=session, seconds=self.lease_seconds, home=self.home)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +112,8 @@ class PostgresPlace:
 
     def holder(self) -> str | None:
         """Who has its lock, as its lease says."""
-        return self.reader.holder(self.name)
+        lease = self.reader.lease(self.name)
+        return who_signed(lease.signed) if lease.is_held else None
 
     @contextmanager
     def reserved(self, *, now: str) -> Iterator[None]:
@@ -113,7 +121,7 @@ class PostgresPlace:
         with closing(_connect(self.database)) as connection:
             try:
                 require_tables(connection, self.database.address)
-                Claim(session=self.name, seconds=self.database.lease_seconds).lock(connection)
+                self.database.claim(self.name).lock(connection)
             except psycopg.Error as error:
                 raise write_fault(self.database.address, error, name=self.name) from error
             yield
@@ -143,7 +151,7 @@ def _hold(place: PostgresPlace, connection: Connection, *, now: str) -> Postgres
     database = place.database
     if not has_tables(connection, database.address):
         raise not_found(place)
-    claim = Claim(session=place.read_session(), seconds=database.lease_seconds)
+    claim = database.claim(place.read_session())
     epoch = claim.take(connection, now=now)
     return PostgresHolding(
         connection, address=database.address, claim=claim, epoch=epoch, patience_seconds=database.patience_seconds
@@ -200,15 +208,21 @@ class PostgresSessions:
         """The session's rows."""
         return PostgresPlace(name=check_name(session), database=self.database, reader=self.reader)
 
+    def left_seconds(self, session: str) -> float:
+        """What is left of a lease that was not given back, if whoever signed it cannot be followed."""
+        lease = self.reader.lease(session)
+        is_ours = lease.is_held or can_be_followed(lease.signed, home=self.database.home)
+        return 0.0 if is_ours else lease.left_seconds
+
     def rows(self) -> list[SessionRow]:
         """What is in the table of sessions."""
         return self.reader.sessions()
 
 
 def sessions_in(
-    url: str, *, lease_seconds: float = LEASE_SECONDS, patience_seconds: float = PATIENCE_SECONDS
+    url: str, *, lease_seconds: float = LEASE_SECONDS, patience_seconds: float = PATIENCE_SECONDS, home: str = ""
 ) -> PostgresSessions:
     """The sessions in the database at this address. Connects to nothing yet; raises UsageError for a bad address."""
     address = parse_address(url)
-    database = Database(address=address, lease_seconds=lease_seconds, patience_seconds=patience_seconds)
+    database = Database(address=address, lease_seconds=lease_seconds, patience_seconds=patience_seconds, home=home)
     return PostgresSessions(database=database, reader=Reader(address, patience_seconds=patience_seconds))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, LiteralString
 
@@ -13,10 +14,9 @@ import psycopg
 from xnagent.core.events import Stored
 from xnagent.core.ids import TICKET, AgentId, SessionId, Ticket
 from xnagent.store.artifacts import assembled, ticket_of
-from xnagent.store.lock import who_signed
 from xnagent.store.postgres.address import Address
 from xnagent.store.postgres.connecting import Connection, connect, is_lost, read_fault
-from xnagent.store.postgres.lease import LOCKED_KEYS, is_locked
+from xnagent.store.postgres.lease import LEASE, LOCKED_KEYS, is_locked
 from xnagent.store.postgres.schema import has_tables
 from xnagent.store.projections import PAGE_EVENTS, stored_rows
 from xnagent.store.sessions import SessionRow
@@ -35,6 +35,17 @@ SELECT id, status, objective, outcome, exit_code, created, updated, last_seq, co
 ORDER BY coalesce(created, updated) DESC, id DESC
 """
 Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to write to a session, as it stands."""
+
+    is_held: bool
+    """Whether a connection has the lock."""
+    signed: str
+    """The last holder's signature; empty if it gave the lease back."""
+    left_seconds: float
 
 
 class Reader:
@@ -87,12 +98,12 @@ class Reader:
         rows = self._rows("SELECT count(*), coalesce(max(seq), 0) FROM events WHERE session = %s", session)
         return rows[0][0], rows[0][1]
 
-    def holder(self, session: str) -> str | None:
-        """Who holds the session's lock; None if nobody does."""
-        if not is_locked([(key, pid) for key, pid in self._rows(LOCKED_KEYS)], session):
-            return None
-        leases = self._rows("SELECT holder FROM leases WHERE session = %s", session)
-        return who_signed(leases[0][0]) if leases else "another process"
+    def lease(self, session: str) -> Lease:
+        """Who signed the session's lease last, and what is left of it."""
+        leases = self._rows(LEASE, session)
+        is_held = is_locked([(key, pid) for key, pid in self._rows(LOCKED_KEYS)], session)
+        signed, _, seconds = leases[0] if leases else ("", False, 0.0)
+        return Lease(is_held=is_held, signed=signed, left_seconds=max(0.0, float(seconds)))
 
     def sessions(self) -> list[SessionRow]:
         """All sessions, newest first."""

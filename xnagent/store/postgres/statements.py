@@ -12,7 +12,7 @@ from xnagent.core.events import Stored
 from xnagent.store.artifacts import chunked
 from xnagent.store.codec import pack
 from xnagent.store.place import Append, Put, Work
-from xnagent.store.projections import projected, projected_values
+from xnagent.store.projections import REACHED, projected, projected_values
 
 Values: TypeAlias = Mapping[str, object]
 
@@ -61,7 +61,7 @@ class Scope:
         )
         yield EVENT, values
         changed = self._sayable(projected_values(stored))
-        for template in projected(stored.event):
+        for template in (*projected(stored.event), REACHED):
             yield _in_a_database(template), changed
 
     def _of_content(self, work: Put) -> Iterator[tuple[LiteralString, Values]]:
