@@ -11,7 +11,7 @@ from tests.e2e.bench import Bench, bash, call, finish, on, plan, scripted, start
 from xnagent.core.delta import apply_to_view
 from xnagent.core.ids import PLANNER
 from xnagent.core.items import UserText
-from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, SpineRebased
+from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, SpineRebased, WindowFilled
 from xnagent.core.view import view
 from xnagent.testing.choice import RequestView
 from xnagent.testing.received import Received
@@ -162,7 +162,7 @@ async def test_M17_M20_M23_M24_M25_a_rebase_loses_nothing_that_two_calls_cannot_
     assert server.count("rebases") == len(ended.of(SpineRebased)) == ended.record["spine"]["rebases"] == 1
     kinds = [stored.event for stored in ended.events]
     at = next(n for n, event in enumerate(kinds) if isinstance(event, SpineRebased))
-    assert isinstance(kinds[at + 1], SpineExtended | RequestStarted)
+    assert isinstance(kinds[at + 1], SpineExtended | WindowFilled | RequestStarted)
     assert sum(isinstance(event, ReplyReceived) for event in kinds) == len(server.bodies)
     spine = ended.state.spines[PLANNER]
     assert spine.generation == 1
