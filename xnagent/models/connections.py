@@ -1,4 +1,4 @@
-"""Connections to one endpoint, each for one exchange at a time.
+"""Connections to one endpoint, each a pool of one.
 
 A pool of many looks through all its connections for every request: with 200 agents in one process that took most of
 the time (`benchmarks/many.py`). So each exchange has one of its own; what is free is used again, the newest first.
@@ -14,7 +14,6 @@ import httpx
 
 from xnagent.errors import UsageError
 from xnagent.models.faults import short
-from xnagent.models.plain import PlainTransport
 
 MOST_FREE: Final = 40
 """How many connections that nobody uses are kept."""
@@ -25,24 +24,22 @@ STALE_SECONDS: Final = 1.0
 class Connections:
     """Connections to one endpoint."""
 
-    def __init__(self, verify: ssl.SSLContext | None, proxy: str | None) -> None:
-        """`verify` None: neither TLS nor a proxy. Raises UsageError for a proxy that cannot be used."""
+    def __init__(self, verify: ssl.SSLContext, proxy: str | None) -> None:
+        """Raises UsageError for a proxy that cannot be used."""
         self._verify = verify
-        self._free: list[httpx.AsyncBaseTransport] = []
+        self._free: list[httpx.AsyncHTTPTransport] = []
         try:
             self._proxy = None if proxy is None else httpx.Proxy(proxy)
-            self._first: httpx.AsyncBaseTransport | None = self._new()
+            self._first: httpx.AsyncHTTPTransport | None = self._new()
         except (ValueError, ImportError) as error:
             raise UsageError(
                 f"PROXY_INVALID: the proxy settings in the environment cannot be used: {short(str(error))}"
             ) from None
 
-    def _new(self) -> httpx.AsyncBaseTransport:
-        if self._verify is None:
-            return PlainTransport()
+    def _new(self) -> httpx.AsyncHTTPTransport:
         return httpx.AsyncHTTPTransport(verify=self._verify, proxy=self._proxy, limits=httpx.Limits(max_connections=1))
 
-    async def send(self, request: httpx.Request) -> tuple[httpx.Response, httpx.AsyncBaseTransport]:
+    async def send(self, request: httpx.Request) -> tuple[httpx.Response, httpx.AsyncHTTPTransport]:
         """The answer's beginning, and the connection it comes over, which is to be given back; raises httpx.HTTPError.
 
         llama.cpp's server, and others, close a connection that they said they keep. A request that meets such an end is
@@ -58,8 +55,8 @@ class Connections:
         return await self._send(request, self._unused())
 
     async def _send(
-        self, request: httpx.Request, connection: httpx.AsyncBaseTransport
-    ) -> tuple[httpx.Response, httpx.AsyncBaseTransport]:
+        self, request: httpx.Request, connection: httpx.AsyncHTTPTransport
+    ) -> tuple[httpx.Response, httpx.AsyncHTTPTransport]:
         try:
             return await connection.handle_async_request(request), connection
         except BaseException:
@@ -67,11 +64,11 @@ class Connections:
                 await connection.aclose()
             raise
 
-    def _unused(self) -> httpx.AsyncBaseTransport:
+    def _unused(self) -> httpx.AsyncHTTPTransport:
         first, self._first = self._first, None
         return first or self._new()
 
-    async def give_back(self, connection: httpx.AsyncBaseTransport) -> None:
+    async def give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
         """The exchange is over."""
         if len(self._free) < MOST_FREE:
             self._free.append(connection)

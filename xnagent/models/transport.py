@@ -360,9 +360,10 @@ def _secrets(key: str, url: httpx.URL) -> Iterable[str]:
     return [key, url.password, *url.params.values()]
 
 
-def _verification(url: httpx.URL, proxy: str | None) -> ssl.SSLContext | None:
-    """How certificates are checked; None where there are none to check."""
-    return None if url.scheme == "http" and proxy is None else _trusted()
+def _verification(url: httpx.URL, proxy: str | None) -> ssl.SSLContext:
+    """How certificates are checked; where there is no TLS, a context that trusts nobody, because it loads no file."""
+    is_plain = url.scheme == "http" and proxy is None
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_plain else _trusted()
 
 
 @cache
