@@ -11,6 +11,18 @@ from typing import Final, NoReturn
 from xnagent import __version__
 from xnagent.errors import UsageError
 
+LAB_PROVIDERS: Final = ("deepseek", "openai", "anthropic", "no-cache")
+LAB_STRATEGIES: Final = (
+    "snapshot-replace",
+    "append-snapshot",
+    "append",
+    "delta+rebase",
+    "delta+rebase/threshold",
+    "sliding-window",
+    "clear-old-results",
+    "summary",
+    "aligned-summary",
+)
 INSPECT_PARTS: Final = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
 
 
@@ -126,6 +138,38 @@ def _add_session(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
 
 
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="a session; a .jsonl or .jsonl.gz file of recorded runs, or a folder of them; an ATIF trajectory (.json); "
+        "none: all sessions in the store",
+    )
+    parser.add_argument(
+        "--strategy",
+        action="append",
+        choices=LAB_STRATEGIES,
+        metavar="NAME",
+        help=f"one of {', '.join(LAB_STRATEGIES)}",
+    )
+    parser.add_argument(
+        "--provider", action="append", choices=LAB_PROVIDERS, metavar="NAME", help=f"one of {', '.join(LAB_PROVIDERS)}"
+    )
+    parser.add_argument(
+        "--price", action="append", metavar="[PROVIDER=]MODEL", help="whose prices and cache numbers hold (repeatable)"
+    )
+    parser.add_argument("--window", type=_count, metavar="TOKENS", help="of every model (default 200000 at most)")
+    parser.add_argument(
+        "--reread-share",
+        type=_share,
+        metavar="N",
+        help="what is read again of what tools answer, in the 20 steps after something was dropped (default 0.14)",
+    )
+    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N runs")
+    parser.add_argument("-o", "--out", metavar="FILE.html", help="write a page with pictures too")
+
+
 def _add_place(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     _add_model(parser)
@@ -160,6 +204,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
+    "lab": Command(
+        "xnagent.cli.lab", "what the same work costs under other context strategies and price tables", _add_lab
+    ),
     "models": Command("xnagent.cli.models", "known models", _add_place),
 }
 
@@ -267,6 +314,16 @@ def _amount(text: str) -> float:
         number = 0.0
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return number
+
+
+def _share(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
     return number
 
 

@@ -140,7 +140,8 @@ def due_by_size(standing: Standing, room: Room, *, policy: RebasePolicy, conditi
     is_hard = _is_over(size, standing.most_tokens, room=room, policy=policy)
     held_back = _held_back(standing, usable=usable, is_hard=is_hard)
     if held_back is not None:
-        return held_back
+        is_other = policy.policy == "economic" and _is_other(standing, policy)
+        return _economic(standing, policy=policy, conditions=conditions) if is_other else held_back
     if is_hard:
         return Verdict(
             cause="hard", why=f"{size:,} tokens are over the hard limit of {policy.hard_share * usable:,.0f}"
@@ -167,6 +168,19 @@ def _held_back(standing: Standing, *, usable: int, is_hard: bool) -> Verdict | N
     return _no(
         f"{times} would have freed too little at {standing.refused_at:,} tokens; the next try is at {again:,.0f}"
     )
+
+
+def _is_other(standing: Standing, policy: RebasePolicy) -> bool:
+    """Whether money need not wait for a tenth of the window, because a refusal says little of the spine as it is.
+
+    It has grown by a tenth of itself, or what was new at the refusal can go now and would free twice what is asked for.
+    """
+    if standing.refused_at is None or standing.is_suspended:
+        return False
+    sizes = standing.sizes
+    has_grown = sizes.whole_tokens >= (1 + RETRY_GROWTH_SHARE) * standing.refused_at
+    gain = sizes.whole_tokens - sizes.after_tokens
+    return has_grown or frees_enough(sizes.whole_tokens, sizes.whole_tokens - gain // 2, policy=policy)
 
 
 def _soft(standing: Standing, *, limit: float) -> Verdict:
