@@ -25,7 +25,7 @@ def send(story: Story, tokens: int, *, levels: tuple[float, ...] = LEVELS) -> li
     return [event.level for event in told]
 
 
-def test_M114_a_level_is_told_when_it_is_reached_and_not_again():
+def test_M114_T26_a_level_is_told_when_it_is_reached_and_not_again():
     story = begun()
     assert [send(story, tokens) for tokens in (499, 500, 740, 500, 750, 760)] == [[], [0.5], [], [], [0.75], []]
     assert send(story, 2_000) == [0.9]

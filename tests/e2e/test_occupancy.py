@@ -43,7 +43,7 @@ def reading(ended: Ended) -> Reading:
     return Reading(session=ended.state.session, state=ended.state, events=ended.events)
 
 
-async def test_M114_each_level_is_told_once_a_generation_right_before_its_request(bench: Bench):
+async def test_M114_T26_each_level_is_told_once_a_generation_right_before_its_request(bench: Bench):
     ended = await run(bench)
     told = ended.of(WindowFilled)
     assert ended.of(SpineRebased)

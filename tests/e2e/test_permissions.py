@@ -49,7 +49,7 @@ async def test_a_denied_call_has_no_effect_is_told_counted_and_the_run_goes_on(b
     assert "denied    3 calls" in overview_text(reading)
 
 
-async def test_with_allow_rules_nothing_else_of_the_tool_is_allowed(bench: Bench):
+async def test_M119_with_allow_rules_nothing_else_of_the_tool_is_allowed(bench: Bench):
     script = scripted(
         start(task("one")),
         finish("r1 settled: completed"),
