@@ -12,7 +12,9 @@ from xnagent.core.caching import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.errors import ModelError
 from xnagent.models.catalog import ModelEntry, create_model
-from xnagent.models.gate import Ask, Gate, Gates, Warmth
+from xnagent.models.gate import Ask, Gate, Gates
+from xnagent.models.places import Places
+from xnagent.models.warming import Warmth
 from xnagent.ports import Body
 
 SECONDS = 20
@@ -143,7 +145,7 @@ async def test_calls_wait_for_the_reset_instead_of_being_refused():
 
 
 async def test_a_call_that_waits_can_be_cancelled():
-    gate = Gate(places=anyio.CapacityLimiter(1), warmth=Warmth())
+    gate = Gate(places=Places(1), warmth=Warmth())
     calls = Calls(gate)
     async with anyio.create_task_group() as group:
         group.start_soon(calls.call, "first")
