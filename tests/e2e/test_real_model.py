@@ -194,7 +194,7 @@ async def begun(slots: int | None) -> list[tuple[int, int, float]]:
 
 
 async def test_M29_three_workers_share_a_head_as_far_as_the_server_lets_them(tmp_path: Path):
-    """The third Worker comes to the first one's slot; whether the second one, in another slot, is served is only told."""
+    """The third Worker comes to the first one's slot; what the second one finds is only told."""
     loose, pinned = await begun(None), await begun(SLOTS)
     for name, rows in (("not pinned", loose), ("pinned", pinned)):
         shares = ", ".join(f"{cached} of {whole} in {first:.2f} s" for whole, cached, first in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from xnagent.agents.contract import find_broken, told
+from xnagent.agents.contract import find_broken, refused
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
 from xnagent.agents.drifting import drifted
 from xnagent.agents.lasting import lasting
@@ -92,7 +92,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         # The orchestrator may have begun another step before the first one's error reaches it.
         if broken not in state.breaks:
             await desk.log.append(broken)
-        raise PrefixBrokenError(told(broken))
+        raise PrefixBrokenError(refused(broken))
     owed = _owed(desk, seat)
     started = RequestStarted(
         agent=seat.agent,

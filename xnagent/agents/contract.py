@@ -70,7 +70,7 @@ def _named(seat: Seat, found: Break, *, spine: Spine, request: int) -> PrefixBro
     return replace(broken, lost_tokens=lost, lost_usd=rewrite_usd(lost, seat.price, size_tokens=whole))
 
 
-def told(broken: PrefixBroken) -> str:
+def refused(broken: PrefixBroken) -> str:
     """What strictness says, and what to do."""
     cost = "" if broken.lost_usd is None else f", ${broken.lost_usd:.4f} more than from the cache"
     go_on = "go on at that price with `resume SESSION --prefix warn`"
