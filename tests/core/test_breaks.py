@@ -11,9 +11,9 @@ from xnagent.core.ids import PLANNER
 from xnagent.core.items import AssistantText, UserText
 from xnagent.core.pricing import Price
 from xnagent.core.spine import held_by
-from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, RequestStarted, SpineExtended
+from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, RequestStarted, SpineExtended, SpineRebased
 from xnagent.core.state import SessionState, spine_of
-from xnagent.core.tokens import Usage
+from xnagent.core.tokens import Usage, estimate_items
 
 PRICE = Price(input_usd=4, cached_usd=0.4, cache_write_usd=5, output_usd=20)
 
@@ -94,3 +94,20 @@ def test_M27_after_it_a_new_lineage_begins_of_which_nothing_is_known_to_be_cache
     assert spine.items == spine_of(before, PLANNER).items
     assert held_by(spine, "m2") is None
     assert tools_changed(after, PLANNER, manifest=AFTER, price=PRICE, order=None) is None
+
+
+def test_M27_right_after_a_rebase_only_the_beginning_is_cached():
+    before = sent()
+    rebased = SpineRebased(
+        agent=PLANNER,
+        items=spine_of(before, PLANNER).items[:1],
+        cursor=0,
+        cause="soft",
+        tokens_before=10_000,
+        tokens_after=2_000,
+        items_dropped=1,
+        checkpoint_tokens=0,
+    )
+    broken = tools_changed(fold_all([rebased], before), PLANNER, manifest=AFTER, price=None, order=None)
+    first = spine_of(before, PLANNER).items[:1]
+    assert broken.lost_tokens == BEFORE.head_tokens + estimate_items(first) < 10_000
