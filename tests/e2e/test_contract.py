@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.e2e.bench import Bench, Ended, bash, call, finish, on, scripted, server_settings, start, submit, task
+from xnagent.app import crew
 from xnagent.app.comparing import Comparison, compare
 from xnagent.app.replay import replay_session
 from xnagent.app.running import Stop, resume_session
@@ -101,6 +102,21 @@ async def test_M42_a_warning_goes_on_and_a_replay_names_the_renderer_first(
     ]
     assert len(found.changed) == 1
     assert [problem.split(": ")[1] for problem in found.problems] == ["request 2"]
+
+
+async def test_M42_a_prompt_that_changed_since_stays_as_recorded_and_a_replay_names_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as patch, ScriptedServer(scripted(ASKING)) as server:
+        patch.setattr(crew, "system_text", lambda role: f"The older text of the {role}.")
+        await bench.run(server)
+    with ScriptedServer(scripted(finish("Yes"))) as server:
+        ended = await bench.resume(server, "Yes.", planner__model__max_output_tokens=1_234)
+        assert [b"The older text of the planner." in body for body in server.bodies] == [True]
+    assert (ended.of(PrefixBroken), ended.code) == ([], 0)
+    found = replay_session(bench.host, bench.session)
+    assert (len(found.changed), found.problems) == (2, [])
+    assert all("prompts/planner.md is another: " in one for one in found.changed)
 
 
 async def test_M42_another_limit_of_output_keeps_the_recorded_text_and_tools_and_breaks_nothing(bench: Bench):
