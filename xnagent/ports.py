@@ -100,6 +100,8 @@ class Body:
     segments: Sequence[bytes]
     """Head (system and tools as rendered) and then one piece for each group of items; the same objects as in the
     request before, where nothing changed."""
+    lineage: str = ""
+    """The chain of requests that it belongs to, by its name within the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from xnagent.cli.request import difference
 from xnagent.core import events as ev
 from xnagent.core.events import Stored
 from xnagent.core.fold import fold_all
-from xnagent.core.ids import SessionId, TaskId
+from xnagent.core.ids import PLANNER, AgentId, SessionId, TaskId
+from xnagent.core.spine_events import PrefixBroken, ToolsChanged
 
 STARTED = ev.SessionStarted(session=SessionId("s-1"), objective="x")
 
@@ -79,3 +80,31 @@ def test_the_first_item_that_differs_is_named():
     assert difference(before, longer)["is_extension"] is True
     assert difference(before, longer)["before"] is None
     assert difference(before, before)["item"] is None
+
+
+BROKEN = PrefixBroken(agent=PLANNER, request=7, segment="system", detail="x\x1by", lost_tokens=12_000, lost_usd=0.05)
+RETOOLED = ToolsChanged(
+    agent=AgentId("r1"),
+    removed=("bash",),
+    added=("read",),
+    manifest="m",
+    lineage="r1.0",
+    lost_tokens=9_000,
+    lost_usd=None,
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (BROKEN, "broke the prefix at system: about 12,000 cached tokens lost, $0.0500 more than from the cache: x"),
+        (RETOOLED, "r1 goes on with other tools (-bash, +read): 9,000 cached tokens lost, which costs ? more"),
+    ],
+)
+def test_M27_a_break_is_told_with_its_tokens_and_its_money(
+    console: Console, capfd: pytest.CaptureFixture[str], event: ev.Event, told: str
+):
+    Progress(console).note(Stored(seq=1, at="", event=event), {"seq": 1, "type": event.type})
+    said = capfd.readouterr().err
+    assert told in said
+    assert "\x1b" not in said

@@ -51,7 +51,17 @@ def test_a_session_can_be_read_in_every_way(whole: tuple[Shell, str, list[bytes]
     digest = everything.record["requests"][0]["sha256"]
     assert digest == hashlib.sha256(bodies[0]).hexdigest()
     assert "request 2 extends request 1" in against.out
+    assert "\nlineage: planner.0\nkept " in against.out
+    assert "breaks at" not in against.out
     assert same.record["item"] is None
+    told = {key: same.record[key] for key in ("is_same_lineage", "segment", "lost_tokens", "declared", "reported")}
+    assert told == {
+        "is_same_lineage": True,
+        "segment": None,
+        "lost_tokens": 0,
+        "declared": None,
+        "reported": None,
+    }
     assert (missing.code, missing.out) == (2, "")
     assert (replay.code, replay.record["problems"], replay.record["requests"]) == (0, [], len(bodies))
     assert "over" in forecast.out
@@ -59,6 +69,16 @@ def test_a_session_can_be_read_in_every_way(whole: tuple[Shell, str, list[bytes]
     assert {done.code for done in (overview, tables, everything, one, request, against, same, forecast, sessions)} == {
         0
     }
+
+
+def test_M27_another_agents_request_shares_no_lineage_and_breaks_at_the_tools(whole: tuple[Shell, str, list[bytes]]):
+    shell, session, bodies = whole
+    number = next(n for n, body in enumerate(bodies, 1) if b"<task id" in body)
+    (worker,) = shell.many(["request", session, str(number), "--against", "1"])
+    assert f"request {number} does not extend request 1" in worker.out
+    assert "lineage: r1.0, not planner.0" in worker.out
+    assert "breaks at: tools (it reads tools, system, messages): tool 1: " in worker.out
+    assert "more than from the cache" in worker.out
 
 
 def test_a_rebase_is_shown_before_it_is_made_and_never_made(whole: tuple[Shell, str, list[bytes]]):

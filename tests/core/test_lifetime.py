@@ -5,7 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xnagent.core.caching import CacheRule
-from xnagent.core.lifetime import WAITS_KEPT, Outlook, Wait, is_long_worth, long_wait_share, with_wait
+from xnagent.core.lifetime import (
+    WAITS_KEPT,
+    Outlook,
+    Pending,
+    Used,
+    Wait,
+    due_seconds,
+    ending_share,
+    is_long_worth,
+    is_renewal_worth,
+    long_wait_share,
+    with_wait,
+)
 from xnagent.core.pricing import Price, Tier
 
 RULE = CacheRule(lifetime_seconds=300.0, long_lifetime_seconds=3_600.0)
@@ -105,3 +117,66 @@ def test_only_the_newest_waits_are_kept_and_unknown_ones_are_none():
     assert len(seen) == WAITS_KEPT
     assert seen[-1] == Wait(seconds=WAITS_KEPT + 4.0, had_runs=(WAITS_KEPT + 4) % 2 == 1)
     assert with_wait(seen, None, had_runs=True) == seen
+
+
+@pytest.mark.parametrize(
+    ("used", "due"),
+    [
+        (Used(at_seconds=None, lifetime_seconds=300), 1_060),
+        (Used(at_seconds=900, lifetime_seconds=None), 1_060),
+        (Used(at_seconds=701, lifetime_seconds=300), 1_001),
+        (Used(at_seconds=700, lifetime_seconds=300), 1_060),
+        (Used(at_seconds=990, lifetime_seconds=300), 1_290),
+    ],
+)
+def test_a_request_is_due_before_its_entry_expires_else_within_patience(used: Used, due: float):
+    assert due_seconds(used, 1_000) == due
+
+
+SHORT = CacheRule(lifetime_seconds=300.0)
+
+
+def pending(*seconds: float, size: int = 100_000, waited: float = 290, output: int = 1) -> Pending:
+    return Pending(
+        size_tokens=size,
+        waits=waits(*seconds),
+        has_runs=True,
+        waited_seconds=waited,
+        least_output_tokens=output,
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "share"),
+    [
+        (pending(), 0.25),
+        (pending(10, 200), 0.25),
+        (pending(400, 500), 2.5 / 4),
+        (pending(591, 3_000), 0.5 / 4),
+        (pending(400, 591, waited=580), 1.5 / 3),
+    ],
+)
+def test_the_share_of_waits_that_end_in_time_is_that_of_those_that_lasted_as_long(case: Pending, share: float):
+    assert ending_share(case, 300) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("case", "price", "is_worth"),
+    [
+        # 0.25 x 4.6 against 0.4 for each token.
+        (pending(), PRICE, True),
+        # A billed minimum of output outweighs a small history.
+        (pending(size=100, output=16), PRICE, False),
+        # Waits that go on and on.
+        (pending(*[3_000] * 10), PRICE, False),
+        # No write is dearer than a read that saves nothing.
+        (pending(), Price(input_usd=1, cached_usd=0.5, output_usd=1), False),
+        (pending(), None, False),
+    ],
+)
+def test_a_renewal_is_worth_it_if_it_likely_costs_less_than_writing_again(case, price, is_worth):
+    assert is_renewal_worth(case, SHORT, price=price) is is_worth
+
+
+def test_nothing_is_renewed_where_nobody_says_how_long_it_lives():
+    assert not is_renewal_worth(pending(), CacheRule(), price=PRICE)

@@ -1,12 +1,13 @@
 """Where a request stops being an extension of the one before."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xnagent.core.prefix import Break, find_break, in_head
+from xnagent.core.prefix import Break, find_break, find_named, in_head, segment_name
 from xnagent.core.spine_events import ManifestRecorded
 
 BEFORE = [b'{"system":"S","tools":["a","b"]', b"user 1", b"assistant 1", b"user 2"]
@@ -110,3 +111,34 @@ def test_M27_a_broken_head_is_named_by_its_first_part_that_differs_as_the_model_
 ):
     found = in_head(BROKEN, (head(), after), order=order)
     assert (found.segment, found.index, found.lost_bytes, found.detail) == (segment, 0, 1_000 - kept, detail)
+
+
+HEADS = (b'{"max_tokens":1,"system":"S"', b'{"max_tokens":2,"system":"S"')
+
+
+def test_M27_other_parameters_break_nothing_of_what_the_model_reads():
+    manifests = (head(), replace(head(), max_output_tokens=2, manifest="m2"))
+    same = find_named([HEADS[0], b"user 1"], [HEADS[1], b"user 1", b"more"], manifests=manifests, order=None)
+    other = find_named([HEADS[0], b"user 1"], [HEADS[1], b"user 2"], manifests=manifests, order=None)
+    assert same is None
+    assert (other.segment, other.lost_bytes) == ("group 1", 6)
+
+
+@pytest.mark.parametrize("after", [[HEADS[1], b"user 1"], []])
+def test_M27_a_head_that_differs_for_no_known_reason_is_a_break(after: list[bytes]):
+    found = find_named([HEADS[0], b"user 1"], after, manifests=(head(), head()), order=None)
+    assert (found.segment, found.index) == ("head", 0)
+
+
+@pytest.mark.parametrize(
+    ("index", "agent", "generation", "name"),
+    [
+        (1, "planner", 0, "objective"),
+        (1, "r1", 3, "brief"),
+        (2, "planner", 1, "checkpoint"),
+        (2, "planner", 0, "group 2"),
+        (3, "r1", 1, "group 3"),
+    ],
+)
+def test_M27_what_stands_behind_the_head_has_a_name(index: int, agent: str, generation: int, name: str):
+    assert segment_name(index, agent=agent, generation=generation) == name

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.bench import Bench, bash, call, finish, on, scripted, start, submit, task, write
 from xnagent.core.ids import AgentId
-from xnagent.core.spine_events import ManifestRecorded, PrefixBroken, RequestStarted, ToolStarted
+from xnagent.core.spine_events import ManifestRecorded, PrefixBroken, RequestStarted, ToolsChanged, ToolStarted
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import overview, overview_text
 from xnagent.testing.server import ScriptedServer
@@ -138,9 +138,9 @@ async def test_changed_rules_change_no_request_but_by_a_tool_that_goes(bench: Be
     manifests = {one.manifest: one for one in ended.of(ManifestRecorded)}
     names = [{tool["name"] for tool in json.loads(manifests[one.manifest].tools)} for one in (before, after)]
     assert names[0] - names[1] == ({"read", "grep", "glob"} if is_declared else set())
-    assert replace(manifests[after.manifest], tools="", manifest="") == replace(
-        manifests[before.manifest], tools="", manifest=""
-    )
+    bare = {"tools": "", "tools_sha256": "", "manifest": ""}
+    assert replace(manifests[after.manifest], **bare) == replace(manifests[before.manifest], **bare)
+    assert len(ended.of(ToolsChanged)) == is_declared
 
 
 async def test_a_resumed_session_gets_a_tool_back(bench: Bench):

@@ -7,6 +7,7 @@ works with our prompts and tools, is served from its cache, and leaves a log tha
 import json
 import os
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from xnagent.core.items import UserText
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.text import canonical
+from xnagent.errors import ModelError
 from xnagent.inspect.requests import RequestRow, request_rows
 from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
+from xnagent.ports import Body, Model, Reply
 
 URL = os.environ.get("REAL_MODEL_URL", "")
 SLOTS = int(os.environ.get("REAL_MODEL_SLOTS", "3"))
@@ -159,3 +162,43 @@ async def test_workers_with_one_preamble_keep_their_caches_only_when_pinned(tmp_
     tell(f"two Workers in turn: {loose:.2%} of the re-sent prefix without pinning, {pinned:.2%} pinned")
     assert pinned > TARGET
     assert loose < pinned
+
+
+async def said(model: Model, body: Body) -> Reply:
+    """The answer; this server now and then ends a connection that it has just said to keep."""
+    for _ in range(3):
+        try:
+            return await model.send(body)
+        except ModelError as error:
+            if error.fault != "connection":
+                raise
+    return await model.send(body)
+
+
+async def begun(slots: int | None) -> list[tuple[int, int, float]]:
+    """The first request of each of three Workers, one after the other: input, cached, seconds to the first token."""
+    model = create_model(
+        ModelEntry(name=MODEL, base_url=URL),
+        None,
+        timeouts=Timeouts(idle_seconds=SECONDS, progress_seconds=SECONDS, total_seconds=SECONDS),
+    )
+    found = []
+    for agent in (AgentId("r1"), AgentId("r2"), AgentId("r3")):
+        head = replace(manifest(slots), system=f"{manifest(slots).system}\nThere are {slots} slots.")
+        text = UserText(text=f"Say only: yes, I am {agent}.", origin="user")
+        reply = await said(model, model.encode(head, Spine(agent=agent, items=(text,))))
+        usage = reply.usage
+        found.append((usage.input_tokens or 0, usage.cached_tokens or 0, reply.first_token_seconds or 0.0))
+    await model.aclose()
+    return found
+
+
+async def test_M29_three_workers_share_a_head_as_far_as_the_server_lets_them(tmp_path: Path):
+    """The third Worker comes to the first one's slot; what the second one finds is only told."""
+    loose, pinned = await begun(None), await begun(SLOTS)
+    for name, rows in (("not pinned", loose), ("pinned", pinned)):
+        shares = ", ".join(f"{cached} of {whole} in {first:.2f} s" for whole, cached, first in rows)
+        tell(f"three Workers with one head, {name}: cached {shares}")
+    whole, cached, _ = pinned[2]
+    assert cached / whole > 0.9
+    assert max(one / all_ for all_, one, _ in loose[1:]) > 0.9

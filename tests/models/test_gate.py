@@ -12,7 +12,9 @@ from xnagent.core.caching import CacheRule
 from xnagent.core.pricing import Price
 from xnagent.errors import ModelError
 from xnagent.models.catalog import ModelEntry, create_model
-from xnagent.models.gate import Ask, Gate, Gates, Warmth
+from xnagent.models.gate import Ask, Gate, Gates
+from xnagent.models.places import Places
+from xnagent.models.warming import Warmth
 from xnagent.ports import Body
 
 SECONDS = 20
@@ -126,6 +128,26 @@ async def test_nobody_waits_where_there_is_nothing_to_warm(warmth: Warmth | None
             event.set()
 
 
+async def test_of_the_calls_that_wait_the_one_whose_cache_expires_first_goes_first():
+    gate = Gate(places=Places(1))
+    order: list[float | None] = []
+    end = anyio.Event()
+
+    async def call(due: float | None) -> None:
+        async with gate.turn(Ask(head=b"", size_bytes=1, due=due)):
+            order.append(due)
+            if len(order) == 1:
+                await end.wait()
+
+    async with anyio.create_task_group() as group:
+        now = anyio.current_time()
+        for due in (now, None, now + 200, now + 5):
+            group.start_soon(call, due)
+            await settled()
+        end.set()
+    assert order == [now, now + 5, None, now + 200]
+
+
 async def test_calls_wait_for_the_reset_instead_of_being_refused():
     calls = Calls(Gate(places=None))
     used_up = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-limit-requests": "9"}
@@ -143,7 +165,7 @@ async def test_calls_wait_for_the_reset_instead_of_being_refused():
 
 
 async def test_a_call_that_waits_can_be_cancelled():
-    gate = Gate(places=anyio.CapacityLimiter(1), warmth=Warmth())
+    gate = Gate(places=Places(1), warmth=Warmth())
     calls = Calls(gate)
     async with anyio.create_task_group() as group:
         group.start_soon(calls.call, "first")

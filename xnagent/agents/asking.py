@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from xnagent.agents.contract import find_broken, refused
 from xnagent.agents.desk import Desk, HaltError, Seat, Sent
 from xnagent.agents.drifting import drifted
 from xnagent.agents.lasting import lasting
@@ -17,13 +18,12 @@ from xnagent.core.fallback import model_in_force, replacement
 from xnagent.core.items import AssistantText, ReplyItem, ToolCall, made_by, with_unique_ids
 from xnagent.core.limits import Wanted, refuse_request
 from xnagent.core.occupancy import find_filled
-from xnagent.core.prefix import find_break, in_head
 from xnagent.core.pricing import Moment, ceiling_usd, cost_usd
 from xnagent.core.rebase import size_of
 from xnagent.core.rent import Costs
 from xnagent.core.retry import Tried, next_wait_seconds
 from xnagent.core.spine import Spine, held_by, most_tokens
-from xnagent.core.spine_events import PrefixBroken, ReplyReceived, RequestFailed, RequestRetried, RequestStarted
+from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestRetried, RequestStarted
 from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import Usage, estimate_items
 from xnagent.errors import ModelError, PrefixBrokenError
@@ -87,13 +87,12 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
         raise HaltError(refusal.detail)
     body = seat.model.encode(seat.manifest, _lasting_for(spine, chosen.long_items))
     request = spine.pending_request or state.request_count + 1
-    broken = _broken(desk, seat, body=body, request=request)
+    broken = find_broken(desk, seat, body=body, request=request)
     if broken is not None and desk.prefix == "strict":
-        await desk.log.append(broken)
-        message = (
-            f"request {request} of {seat.agent} does not extend the one before it: {broken.segment}: {broken.detail}"
-        )
-        raise PrefixBrokenError(message)
+        # The orchestrator may have begun another step before the first one's error reaches it.
+        if broken not in state.breaks:
+            await desk.log.append(broken)
+        raise PrefixBrokenError(refused(broken))
     owed = _owed(desk, seat)
     started = RequestStarted(
         agent=seat.agent,
@@ -139,42 +138,6 @@ def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
         price=seat.price,
         is_long=is_long,
     )
-
-
-def _broken(desk: Desk, seat: Seat, *, body: Body, request: int) -> PrefixBroken | None:
-    """Compare with the last request of the lineage, also one that an earlier process sent (I1)."""
-    if desk.prefix == "off":
-        return None
-    found = _find_break(desk, seat, body=body, spine=spine_of(desk.log.state, seat.agent))
-    if found is None:
-        return None
-    segment, detail, lost = found
-    return PrefixBroken(agent=seat.agent, request=request, segment=segment, detail=detail, lost_tokens=lost)
-
-
-def _find_break(desk: Desk, seat: Seat, *, body: Body, spine: Spine) -> tuple[str, str, int] | None:
-    sent = desk.sent.get(seat.agent)
-    if sent is not None and sent.lineage == spine.lineage:
-        found = find_break(sent.segments, body.segments)
-        if found is not None and found.index == 0:
-            found = in_head(found, (sent.manifest, seat.manifest), order=seat.cache.order)
-        return None if found is None else (found.segment, found.detail, found.lost_tokens)
-    if not spine.sent_sha256:
-        return None
-    if spine.sent_manifest != seat.manifest.manifest:
-        return _undeclared(desk.log.state, seat, spine=spine)
-    earlier = seat.model.encode(seat.manifest, replace(spine, items=spine.items[: spine.sent_items]))
-    if earlier.sha256 == spine.sent_sha256:
-        return None
-    return "rendering", "the last request's items render to other bytes now", spine.sent_estimate
-
-
-def _undeclared(state: SessionState, seat: Seat, *, spine: Spine) -> tuple[str, str, int] | None:
-    """Another model may go on with a lineage only where an event says so; parameters may change."""
-    sent = state.manifests.get(spine.sent_manifest)
-    if sent is None or (sent.model, sent.wire) == (seat.manifest.model, seat.manifest.wire):
-        return None
-    return "model", f"{sent.model} was asked before, {seat.manifest.model} is now, undeclared", spine.sent_estimate
 
 
 async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply | ModelError:

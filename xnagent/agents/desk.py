@@ -95,6 +95,8 @@ class Seat:
     """What is known of the model's cache."""
     lifetime: Lifetime = "5m"
     """How long what its requests leave there is to live."""
+    renderer: str = ""
+    """Version and fingerprint of what makes bytes of its requests here."""
     chain: tuple[Candidate, ...] = ()
     """The models that may answer this agent, in the user's order; its own is one of them."""
 

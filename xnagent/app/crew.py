@@ -8,11 +8,13 @@ import shutil
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from xnagent import __version__
 from xnagent.agents.desk import Place, Seat
 from xnagent.agents.prompting import system_text
 from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
+from xnagent.core.breaks import tools_changed
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
 from xnagent.core.limits import Limits
@@ -23,6 +25,7 @@ from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import Json, canonical
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry, create_model
+from xnagent.models.fingerprint import renderer_of
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspaces
 from xnagent.tools.facts import fact_tools, reporting_tools
@@ -99,13 +102,16 @@ class Crew:
             price=entry.price,
             cache=entry.cache,
             lifetime=entry.lifetime,
+            renderer=renderer_of(entry.wire),
         )
 
     async def _seat(self, agent: AgentId, *, box: Toolbox, place: Place, placed: frozenset[str]) -> Seat:
         entry = self._entry(agent)
         manifest = await self._manifest(agent, entry, box=box)
         heir = Candidate(model=entry.name, price=entry.price)
-        declared = choice(self.log.state, agent, heir=heir, wire=manifest.wire)
+        declared = choice(self.log.state, agent, heir=heir, wire=manifest.wire) or tools_changed(
+            self.log.state, agent, manifest=manifest, price=entry.price, order=entry.cache.order
+        )
         if declared is not None:
             await self.log.append(declared)
         return Seat(
@@ -120,6 +126,7 @@ class Crew:
             toolbox=box,
             place=place,
             placed=placed,
+            renderer=renderer_of(entry.wire),
             chain=tuple(Candidate(model=one.name, price=one.price) for one in self._chain(agent)),
         )
 
@@ -153,15 +160,17 @@ class Crew:
     async def _manifest(self, agent: AgentId, entry: ModelEntry, *, box: Toolbox) -> ManifestRecorded:
         """The role's manifest: the recorded one as long as the model is the same, so that an upgrade breaks nothing.
 
-        Tools that rules take away or give back are a change that the user made: a new manifest declares it.
+        Tools that rules take away or give back, and other parameters, are changes that the user made: a new manifest
+        has them, and otherwise the recorded text and tools.
         """
         state = self.log.state
         name = _delegated_to(state, agent) if entry is self._chain(agent)[0] else entry.name
         role = role_of(agent) if name is None else f"{role_of(agent)}:{name}"
         known = state.manifests.get(state.role_manifest.get(role, ""))
         made = make_manifest(role, entry, definitions=box.definitions)
-        if known is not None and _same_model(known, made):
-            if known.tools == (tools := with_ruled_tools(known.tools, made.tools)):
+        if known is not None and (known.wire, known.model) == (made.wire, made.model):
+            tools = with_ruled_tools(known.tools, made.tools)
+            if tools == known.tools and _same_parameters(known, made):
                 return known
             made = make_manifest(role, entry, definitions=tools, system=known.system)
         await self.log.append(made)
@@ -233,6 +242,10 @@ def make_manifest(role: str, entry: ModelEntry, *, definitions: str, system: str
         window_tokens=entry.window_tokens,
         options=options,
         send_reasoning=entry.send_reasoning,
+        version=__version__,
+        renderer=renderer_of(entry.wire),
+        system_sha256=sha256(system.encode()).hexdigest(),
+        tools_sha256=sha256(definitions.encode()).hexdigest(),
     )
 
 
@@ -244,8 +257,8 @@ def worker_policy(settings: Settings) -> RebasePolicy:
     return policy
 
 
-def _same_model(known: ManifestRecorded, made: ManifestRecorded) -> bool:
-    names = ("wire", "model", "max_output_tokens", "window_tokens", "options", "send_reasoning")
+def _same_parameters(known: ManifestRecorded, made: ManifestRecorded) -> bool:
+    names = ("max_output_tokens", "window_tokens", "options", "send_reasoning")
     return all(getattr(known, name) == getattr(made, name) for name in names)
 
 

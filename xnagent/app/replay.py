@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from xnagent.agents.prompting import brief_message
 from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
+from xnagent.app.lock import changed_since
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_names
 from xnagent.core.checkpoint import checkpoint
@@ -80,14 +81,48 @@ STATE_TOOL_EVENTS = (
 
 def request_bytes(events: Iterable[Stored], request: int) -> bytes:
     """The body of request `request` (1, 2, 3…), rebuilt from the log. Raises UsageError if there is none."""
-    state, count = SessionState(), 0
+    return next(iter(requests_made(events, {request}))).body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A request, made again from the log."""
+
+    seq: int
+    """Of its event."""
+    started: RequestStarted
+    state: SessionState
+    """As it was then."""
+
+    @property
+    def manifest(self) -> ManifestRecorded:
+        """What stands before its history."""
+        return self.state.manifests[self.started.manifest]
+
+    @property
+    def spine(self) -> Spine:
+        """The history that it holds."""
+        spine = spine_of(self.state, self.started.agent)
+        return replace(spine, items=spine.items[: self.started.items], long_items=self.started.long_items)
+
+    @property
+    def body(self) -> bytes:
+        """Its bytes."""
+        return _body(self.state, self.started)
+
+
+def requests_made(events: Iterable[Stored], requests: Collection[int]) -> list[Made]:
+    """The requests in the order of the log, each as it was first sent. Raises UsageError for one that is not there."""
+    state, count, found = SessionState(), 0, dict[int, Made]()
     for stored in events:
         state = fold(state, stored.event)
         if isinstance(stored.event, RequestStarted):
             count = max(count, stored.event.request)
-            if stored.event.request == request:
-                return _body(state, stored.event)
-    raise UsageError(f"there is no request {request}; the session has {count}")
+            if stored.event.request in requests and stored.event.request not in found:
+                found[stored.event.request] = Made(seq=stored.seq, started=stored.event, state=state)
+    for missing in sorted(set(requests) - set(found)):
+        raise UsageError(f"there is no request {missing}; the session has {count}")
+    return list(found.values())
 
 
 def _body(state: SessionState, started: RequestStarted) -> bytes:
@@ -108,6 +143,8 @@ class Replayed:
     """Models that took another's place after a fault."""
     calls: int = 0
     """Calls of state tools that were made again."""
+    changed: list[str] = field(default_factory=list)
+    """What this xnagent has otherwise than the one that recorded: renderer, prompts, tools. The record is kept."""
     problems: list[str] = field(default_factory=list)
     """What did not come out the same, with its place in the log."""
 
@@ -129,6 +166,8 @@ class _Replay:
             self.settings = Settings.model_validate_json(event.settings)
         self.state = fold(before, event)
         match event:
+            case ManifestRecorded():
+                self.found.changed += [f"event {stored.seq}: {what}" for what in changed_since(event)]
             case RequestStarted():
                 self._request(event, stored.seq)
             case SpineExtended():

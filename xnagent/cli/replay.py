@@ -20,6 +20,6 @@ def execute(arguments: Namespace, console: Console) -> int:
     else:
         made = f"{found.requests} requests, {found.messages} messages, {found.rebases} rebases, {found.calls} calls"
         verdict = f"{len(found.problems)} differ" if found.problems else "all the same, byte for byte"
-        lines = [f"{made}: {verdict}", *found.problems]
+        lines = [f"{made}: {verdict}", *found.changed, *found.problems]
         console.answer("\n".join(lines))
     return DIFFERS if found.problems else 0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Any, Final, cast
 
+from xnagent.app.comparing import Comparison, compare
 from xnagent.app.replay import request_bytes
 from xnagent.cli.console import Console
 from xnagent.cli.options import host_of
 from xnagent.core.text import Json, canonical
-from xnagent.inspect.plain import visible
+from xnagent.inspect.plain import count, line, money, visible
 
 SHOWN_CHARACTERS: Final = 400
 
@@ -26,11 +28,32 @@ def execute(arguments: Namespace, console: Console) -> int:
         console.raw(body)
         return 0
     found = difference(request_bytes(events, other), body)
+    prefix = compare(events, arguments.request, against=other)
     if console.output == "text":
-        console.answer(_told(found, arguments.request, other=other))
+        console.answer("\n".join([_told(found, arguments.request, other=other), *_explained(prefix)]))
     else:
-        console.record({"type": "difference", "request": arguments.request, "against": other, **found})
+        fields = {"is_same_lineage": prefix.is_same_lineage, **cast("dict[str, Json]", asdict(prefix))}
+        console.record({"type": "difference", "request": arguments.request, "against": other, **found, **fields})
     return 0
+
+
+def _explained(prefix: Comparison) -> list[str]:
+    """What became of the prefix, for people."""
+    kept = f"kept {count(prefix.kept_tokens)} tokens"
+    lines = [
+        f"lineage: {prefix.lineage}" + ("" if prefix.is_same_lineage else f", not {prefix.against_lineage}"),
+        kept if prefix.segment is None else f"{kept}, lost {count(prefix.lost_tokens)}, {_more(prefix)}",
+    ]
+    if prefix.segment is not None:
+        lines.append(f"breaks at: {prefix.segment} (it reads {prefix.order}): {line(prefix.detail, SHOWN_CHARACTERS)}")
+    for label, event in (("declared", prefix.declared), ("undeclared", prefix.reported)):
+        if event is not None:
+            lines.append(f"{label}: {event.event} ({line(event.cause, SHOWN_CHARACTERS)}), event {event.seq}")
+    return lines
+
+
+def _more(prefix: Comparison) -> str:
+    return f"which costs {money(prefix.lost_usd)} more than from the cache"
 
 
 def difference(before: bytes, after: bytes) -> dict[str, Json]:

@@ -59,10 +59,23 @@ def _trouble(event: ev.Event) -> str | None:
             return f"{event.agent} request {event.request}: {event.fault}, again in {event.wait_seconds:.0f} s"
         case sp.RequestFailed():
             return f"{event.agent} request {event.request} failed: {event.fault}: {event.detail}"
+        case sp.ToolsChanged():
+            return (
+                f"{event.agent} goes on with other tools ({_tools(event)}): {event.lost_tokens:,} cached tokens lost, "
+                f"which costs {money(event.lost_usd)} more than from the cache"
+            )
         case sp.PrefixBroken():
-            return f"{event.agent} request {event.request} broke the prefix at {event.segment}: {event.detail}"
+            return (
+                f"{event.agent} request {event.request} broke the prefix at {event.segment}: about "
+                f"{event.lost_tokens:,} cached tokens lost, {money(event.lost_usd)} more than from the cache: "
+                f"{event.detail}"
+            )
         case _:
             return None
+
+
+def _tools(event: sp.ToolsChanged) -> str:
+    return ", ".join([*(f"-{name}" for name in event.removed), *(f"+{name}" for name in event.added)]) or "redefined"
 
 
 def usage_line(event: sp.ReplyReceived) -> str:

@@ -330,6 +330,8 @@ class ModelTable(Section):
     """A prefix is served in whole blocks of so many tokens."""
     cache_whole_requests: bool | None = None
     """Whether a prefix is found only where an earlier request or its reply ended (DeepSeek)."""
+    cache_lag_seconds: Seconds | None = None
+    """How long after an answer began what was read for it is served to others, where that is not at once."""
     cache_breakpoints: bool | None = None
     """Whether the endpoint takes explicit cache breakpoints in messages (OpenAI since 5.6)."""
     render_order: RenderOrder | None = None

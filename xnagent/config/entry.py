@@ -191,6 +191,7 @@ def _cache(table: ModelTable, *, wire: str) -> CacheRule:
         long_lifetime_seconds=table.cache_long_lifetime_seconds or known.long_lifetime_seconds,
         minimum_tokens=table.cache_minimum_tokens or known.minimum_tokens,
         block_tokens=table.cache_block_tokens or known.block_tokens,
+        lag_seconds=table.cache_lag_seconds,
         has_whole_requests=bool(table.cache_whole_requests),
         order=table.render_order or known.order,
     )

@@ -23,6 +23,8 @@ class CacheRule:
     """A prefix is served in whole blocks of so many tokens; None: to the token, or nobody says."""
     has_whole_requests: bool = False
     """A prefix is found only where an earlier request or its reply ended (DeepSeek)."""
+    lag_seconds: float | None = None
+    """How long after an answer began what was read for it is served to others; None: nobody says."""
     order: RenderOrder | None = None
     """None: nobody says."""
 

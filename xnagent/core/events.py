@@ -28,6 +28,7 @@ from xnagent.core.spine_events import (
     SpineExtended,
     SpineRebased,
     ToolFinished,
+    ToolsChanged,
     ToolStarted,
     WindowFilled,
 )
@@ -363,6 +364,7 @@ Event: TypeAlias = (
     | SpineExtended
     | SpineRebased
     | ModelReplaced
+    | ToolsChanged
     | RebaseRefused
     | RebasesSuspended
     | WindowFilled

@@ -103,6 +103,13 @@ def _model_replaced(state: SessionState, event: ev.ModelReplaced) -> SessionStat
     return evolve(state, fault=None) if event.agent == PLANNER else state
 
 
+def _tools_changed(state: SessionState, event: ev.ToolsChanged) -> SessionState:
+    """What a cache holds of the lineage is known no more: part of it, where the model reads the system text first."""
+    spine = evolve(hand_over(spine_of(state, event.agent)), held_tokens=None, held_manifest="")
+    state = evolve(_with_spine(state, spine), in_flight=_without(state, event.agent))
+    return evolve(state, retooled=(*state.retooled, event))
+
+
 def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionState:
     spine = spine_of(state, event.agent)
     spine = evolve(
@@ -298,6 +305,7 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ev.SpineExtended: _spine_extended,
     ev.SpineRebased: _spine_rebased,
     ev.ModelReplaced: _model_replaced,
+    ev.ToolsChanged: _tools_changed,
     ev.RebaseRefused: _rebase_refused,
     ev.RebasesSuspended: _rebases_suspended,
     ev.WindowFilled: _window_filled,

@@ -9,9 +9,13 @@ from itertools import zip_longest
 from typing import Final
 
 from xnagent.core.caching import RenderOrder
+from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine_events import ManifestRecorded
 
 BYTES_PER_TOKEN: Final = 4
+FIRST_MESSAGE: Final = 1
+"""Index of its segment."""
+CHECKPOINT: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,34 @@ def find_break(before: Sequence[bytes], after: Sequence[bytes]) -> Break | None:
         name = "head" if index == 0 else f"group {index}"
         return Break(segment=name, index=index, lost_bytes=lost, detail=_difference(old, new))
     return None
+
+
+def find_named(
+    before: Sequence[bytes],
+    after: Sequence[bytes],
+    *,
+    manifests: tuple[ManifestRecorded, ManifestRecorded],
+    order: RenderOrder | None,
+) -> Break | None:
+    """As `find_break`, with a broken head named by its part.
+
+    Other parameters of the same model, which stand in the head too, are no part of what it reads: they break nothing.
+    """
+    found = find_break(before, after)
+    if found is None or found.index > 0:
+        return found
+    named = in_head(found, manifests, order=order)
+    old, new = manifests
+    if named.segment != "head" or old == new or (old.model, old.wire) != (new.model, new.wire) or not after:
+        return named
+    return find_break((after[0], *before[1:]), after)
+
+
+def segment_name(index: int, *, agent: AgentId, generation: int) -> str:
+    """What a segment behind the head is: the first message, the checkpoint of a rebase, or `group N`."""
+    if index == FIRST_MESSAGE:
+        return "objective" if agent == PLANNER else "brief"
+    return "checkpoint" if index == CHECKPOINT and generation else f"group {index}"
 
 
 def in_head(found: Break, manifests: tuple[ManifestRecorded, ManifestRecorded], *, order: RenderOrder | None) -> Break:

@@ -120,3 +120,11 @@ def ceiling_usd(
 def write_usd(tokens: int, price: Price) -> float:
     """What it costs to send tokens that no cache holds."""
     return tokens * short_write_usd(price) / PER_MILLION
+
+
+def rewrite_usd(tokens: int, price: Price | None, *, size_tokens: int = 0) -> float | None:
+    """What writing tokens anew costs more than reading them from a cache, in a request of that size; None: unknown."""
+    if price is None:
+        return None
+    price = price_for(price, max(tokens, size_tokens))
+    return tokens * max(0.0, short_write_usd(price) - price.cached_usd) / PER_MILLION

@@ -37,6 +37,12 @@ class ManifestRecorded:
     """Further parameters of the request, as canonical JSON."""
     send_reasoning: bool = False
     """The endpoint wants the reasoning of earlier replies back."""
+    version: str = ""
+    """Of the xnagent that recorded it; empty, as what follows, in older logs."""
+    renderer: str = ""
+    """Version and fingerprint of what made bytes of it."""
+    system_sha256: str = ""
+    tools_sha256: str = ""
     type: Literal["manifest_recorded"] = "manifest_recorded"
 
     @property
@@ -133,6 +139,24 @@ class ModelReplaced:
     price_usd: float | None
     """What sending them costs at the new model's price; None: no price is known."""
     type: Literal["model_replaced"] = "model_replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsChanged:
+    """Rules took tools of an agent away or gave some back: a declared break. Its items stay, its lineage ends."""
+
+    agent: AgentId
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    manifest: str
+    """The one that takes over."""
+    lineage: str
+    """The one that ends."""
+    lost_tokens: int
+    """Of its prefix: what no cache can serve any more."""
+    lost_usd: float | None
+    """What sending them costs more than reading them from the cache; None: no price is known."""
+    type: Literal["tools_changed"] = "tools_changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,13 +357,25 @@ class ResultShortened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefixBroken:
-    """A request did not extend the one before it in its lineage."""
+    """A request did not extend the one before it in its lineage.
+
+    Rebases, other models and other tools have events of their own, after which a new lineage begins: none of them is
+    such a break.
+    """
 
     agent: AgentId
     request: int
     segment: str
+    """The first that differs as the model reads: `tools`, `system`, `objective`, `brief`, `checkpoint`, `group N`.
+
+    Or what else is not the same: `head` (parameters before the messages), `model`, `renderer`.
+    """
     detail: str
     lost_tokens: int
+    lost_usd: float | None = None
+    """What sending them costs more than reading them from the cache; None: no price is known."""
+    declared: str = ""
+    """What explains it: `renderer`, another version of xnagent renders the record. Empty: nothing does."""
     type: Literal["prefix_broken"] = "prefix_broken"
 
 

@@ -25,6 +25,7 @@ from xnagent.core.spine_events import (
     RebaseRefused,
     RequestFailed,
     SpineRebased,
+    ToolsChanged,
     ToolStarted,
 )
 from xnagent.core.tokens import Calibration, Usage
@@ -129,7 +130,9 @@ class SessionState:
     """Calls that permission rules denied."""
     breaks: tuple[PrefixBroken, ...] = ()
     replaced: tuple[ModelReplaced, ...] = ()
-    """The declared breaks."""
+    """Declared breaks, by other models."""
+    retooled: tuple[ToolsChanged, ...] = ()
+    """Declared breaks, by other tools."""
     checks: Mapping[str, Evidence] = field(default_factory=dict)
     """Newest evidence of the session's own checks by command."""
     finish: FinishRequested | None = None

@@ -10,11 +10,13 @@ from xnagent.core.events import Stored
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine_events import (
     ModelReplaced,
+    PrefixBroken,
     RebaseRefused,
     RebasesSuspended,
     ReplyReceived,
     SpineExtended,
     SpineRebased,
+    ToolsChanged,
 )
 from xnagent.core.text import Json
 from xnagent.inspect.plain import count
@@ -94,6 +96,10 @@ def _row(stored: Stored, course: _Course) -> Row | None:
             return receipt_row(event, span=course.span(event, stored.seq))
         case ModelReplaced() as event:
             return _handover(event)
+        case ToolsChanged() as event:
+            return _retooled(event)
+        case PrefixBroken() as event:
+            return _undeclared(event)
         case RebaseRefused() as event:
             sizes: Row = {"tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
             told: Row = {"is_refused": True, "detail": event.detail}
@@ -117,6 +123,35 @@ def _handover(event: ModelReplaced) -> Row:
         "checkpoint_tokens": 0,
         "price_usd": event.price_usd,
         "detail": f"{event.model} in place of {event.replaced}; {event.detail}",
+    }
+
+
+def _retooled(event: ToolsChanged) -> Row:
+    changes = [*(f"without {name}" for name in event.removed), *(f"with {name}" for name in event.added)]
+    return {
+        "agent": event.agent,
+        "cause": "tools",
+        "tokens_before": event.lost_tokens,
+        "tokens_after": event.lost_tokens,
+        **NOTHING,
+        "items_dropped": 0,
+        "checkpoint_tokens": 0,
+        "price_usd": event.lost_usd,
+        "detail": ", ".join(changes) or "other definitions",
+    }
+
+
+def _undeclared(event: PrefixBroken) -> Row:
+    return {
+        "agent": event.agent,
+        "cause": f"broken: {event.declared or 'undeclared'}",
+        "tokens_before": event.lost_tokens,
+        "tokens_after": event.lost_tokens,
+        **NOTHING,
+        "items_dropped": 0,
+        "checkpoint_tokens": 0,
+        "price_usd": event.lost_usd,
+        "detail": f"request {event.request} at {event.segment}: {event.detail}",
     }
 
 

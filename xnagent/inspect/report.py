@@ -266,13 +266,22 @@ def overview_text(reading: Reading) -> str:
 
 
 def _breaks(state: SessionState) -> str:
-    """Undeclared breaks by number, declared ones each with cause and price."""
+    """Each with its cause and price."""
     declared = [
         f"{one.lineage} ended: {one.model} in place of {one.replaced} ({one.cause}), "
         f"{count(one.lost_tokens)} tokens lost, {money(one.price_usd)}"
         for one in state.replaced
     ]
-    return "; ".join([count(len(state.breaks) + len(declared)), *declared])
+    declared += [
+        f"{one.lineage} ended: other tools, {count(one.lost_tokens)} tokens lost, {money(one.lost_usd)}"
+        for one in state.retooled
+    ]
+    undeclared = [
+        f"request {one.request} at {one.segment} ({one.declared or 'undeclared'}), "
+        f"{count(one.lost_tokens)} tokens lost, {money(one.lost_usd)}"
+        for one in state.breaks
+    ]
+    return "; ".join([count(len(undeclared) + len(declared)), *declared, *undeclared])
 
 
 def _fullest(reading: Reading) -> str:

@@ -11,8 +11,9 @@ from xnagent.core.lifetime import Lifetime
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
-from xnagent.models.gate import BYTES_PER_TOKEN, LIFETIME_SECONDS, Gates, Warmth
+from xnagent.models.gate import Gates
 from xnagent.models.transport import HttpTransport, Timeouts
+from xnagent.models.warming import BYTES_PER_TOKEN, LIFETIME_SECONDS, Warmth
 from xnagent.models.wire_model import WireModel
 from xnagent.models.wires import BY_NAME, wire_named
 from xnagent.ports import Clock, Model
@@ -83,4 +84,5 @@ def _warmth(entry: ModelEntry) -> Warmth | None:
     return Warmth(
         lifetime_seconds=entry.cache.lifetime_seconds or LIFETIME_SECONDS,
         minimum_bytes=(entry.cache.minimum_tokens or 0) * BYTES_PER_TOKEN,
+        lag_seconds=entry.cache.lag_seconds or 0.0,
     )

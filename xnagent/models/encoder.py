@@ -122,7 +122,7 @@ class Encoder:
             self._rendered[spine.agent] = rendered
         _extend(self._renderer, rendered, items=spine.items)
         content, digest = _content(self._renderer, rendered, long_items=spine.long_items)
-        return Body(content=content, sha256=digest, segments=tuple(rendered.segments))
+        return Body(content=content, sha256=digest, segments=tuple(rendered.segments), lineage=spine.lineage)
 
 
 def _is_extension(rendered: _Rendered, spine: Spine) -> bool:

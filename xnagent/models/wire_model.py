@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from xnagent.core.lifetime import Used, due_seconds
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.models.encoder import Encoder
@@ -21,6 +22,8 @@ class WireModel:
         self._wire = wire
         self._gate = gate or Gate(places=None)
         self._encoder = Encoder(wire.renderer)
+        self._used: dict[str, float] = {}
+        """When the newest request of a lineage was sent that was answered."""
 
     def encode(self, manifest: ManifestRecorded, spine: Spine) -> Body:
         """The bytes of the request."""
@@ -29,9 +32,20 @@ class WireModel:
     async def send(self, body: Body) -> Reply:
         """One attempt with a decoder of its own, when the gate lets it through."""
         decoder = self._wire.new_decoder()
-        async with self._gate.turn(Ask(head=b"".join(body.segments[:1]), size_bytes=len(body.content))) as turn:
+        is_first = body.lineage not in self._used
+        head, due = b"".join(body.segments[:1]), self._due(body)
+        ask = Ask(head=head, size_bytes=len(body.content), is_first=is_first, due=due)
+        async with self._gate.turn(ask) as turn:
+            sent_at = self._gate.seconds()
             first = await self._transport.exchange(self._wire.target, body.content, decoder=decoder, told=turn)
-        return replace(decoder.finish(), first_token_seconds=first)
+            reply = replace(decoder.finish(), first_token_seconds=first)
+            turn.answered(reply.usage)
+        self._used[body.lineage] = sent_at
+        return reply
+
+    def _due(self, body: Body) -> float:
+        used = Used(at_seconds=self._used.get(body.lineage), lifetime_seconds=self._gate.lifetime_seconds)
+        return due_seconds(used, self._gate.seconds())
 
     async def aclose(self) -> None:
         """Close the connections."""
