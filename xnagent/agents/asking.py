@@ -60,12 +60,12 @@ async def _ask_once(desk: Desk, seat: Seat) -> ModelError | None:
     await check_fit(desk, seat)
     request, body = await _open(desk, seat)
     began, at = desk.clock.monotonic(), moment_of(desk.clock.now())
-    reply = await _attempts(desk, seat, request=request, body=body)
+    reply = await attempts(desk, seat, request=request, body=body)
     if isinstance(reply, ModelError):
         await _failed(desk, seat, request=request, error=reply)
         return reply
     took = desk.clock.monotonic() - began
-    received = _received(desk, seat, reply=reply, request=request, seconds=took, at=at)
+    received = received_of(desk, seat, reply=reply, request=request, seconds=took, at=at)
     await desk.log.append(received, *drifted(desk, seat, reply=received, sent_at_seconds=began))
     return None
 
@@ -80,7 +80,7 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
     spine = spine_of(state, seat.agent)
     size = size_of(spine, room_of(state, seat))
     chosen = lasting(desk, seat, size_tokens=size)
-    wanted = _wanted(seat, spine, size=size, is_long=chosen.long_items > 0)
+    wanted = wanted_for(seat, spine, size=size, is_long=chosen.long_items > 0)
     refusal = refuse_request(state, desk.limits, wanted=wanted)
     if refusal is not None:
         await desk.log.append(refusal)
@@ -129,7 +129,7 @@ def _lasting_for(spine: Spine, long_items: int) -> Spine:
     return spine if spine.long_items == long_items else replace(spine, long_items=long_items)
 
 
-def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
+def wanted_for(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
     """The request at its largest; more than the window no provider takes."""
     return Wanted(
         agent=seat.agent,
@@ -140,7 +140,8 @@ def _wanted(seat: Seat, spine: Spine, *, size: int, is_long: bool) -> Wanted:
     )
 
 
-async def _attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply | ModelError:
+async def attempts(desk: Desk, seat: Seat, *, request: int, body: Body) -> Reply | ModelError:
+    """The reply; the last error where there is none, after as many attempts and pauses as the retry policy allows."""
     waited, attempt = 0.0, 0
     while True:
         attempt += 1
@@ -173,7 +174,8 @@ async def _failed(desk: Desk, seat: Seat, *, request: int, error: ModelError) ->
     await desk.log.append(failed, *(() if heir is None else (heir,)))
 
 
-def _received(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:
+def received_of(desk: Desk, seat: Seat, *, reply: Reply, request: int, seconds: float, at: Moment) -> ReplyReceived:
+    """The reply as the log keeps it: with call ids that are new in the spine, its usage and its price."""
     spine = spine_of(desk.log.state, seat.agent)
     items = with_unique_ids(_answered(made_by(seat.manifest.model, reply.items)), spine.call_ids)
     usage = _filled(reply, spine)

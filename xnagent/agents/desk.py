@@ -15,9 +15,10 @@ from xnagent.core.ids import AgentId
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
 from xnagent.core.pricing import Price
-from xnagent.core.rebase import RebasePolicy, Room
+from xnagent.core.rebase import RebaseCause, RebasePolicy, Room
 from xnagent.core.retry import RetryPolicy
 from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.state import SessionState
 from xnagent.errors import XnagentError
 from xnagent.ports import Clock, Log, Model, Toolbox, Workspace
 
@@ -76,6 +77,16 @@ class Place(Protocol):
         """The tree as it should be now."""
 
 
+class Condenser(Protocol):
+    """Another way to shorten a history than from stored state alone."""
+
+    async def condense(self, desk: Desk, seat: Seat, *, cause: RebaseCause) -> bool:
+        """Shorten it; False: it stays as it is, and the log says why where something was tried."""
+
+    def is_given_up(self, state: SessionState, agent: AgentId) -> bool:
+        """Whether it is no longer tried, so that the history is shortened from stored state."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """One agent with its model and tools."""
@@ -99,6 +110,8 @@ class Seat:
     """Version and fingerprint of what makes bytes of its requests here."""
     chain: tuple[Candidate, ...] = ()
     """The models that may answer this agent, in the user's order; its own is one of them."""
+    condenser: Condenser | None = None
+    """None: its history is shortened from stored state alone."""
 
     @property
     def room(self) -> Room:

@@ -115,12 +115,18 @@ def _size(desk: Desk, seat: Seat) -> int:
 async def rebase(desk: Desk, seat: Seat, *, cause: RebaseCause, is_last: bool = False) -> bool:
     """Replace the spine, or refuse and say why; returns whether it was replaced.
 
-    The last one that can be tried is not refused as long as it frees something.
+    The last one that can be tried is not refused as long as it frees something. Where a seat has a way of its own, that
+    is tried first, and the stored state stands behind it when room must be made.
     """
+    if seat.condenser is not None and not is_last:
+        if await seat.condenser.condense(desk, seat, cause=cause):
+            return True
+        if cause not in {"hard", "overflow"} and not seat.condenser.is_given_up(desk.log.state, seat.agent):
+            return False
     state = desk.log.ahead
     spine = spine_of(state, seat.agent)
     room = room_for(spine, room_of(state, seat), cause=cause)
-    tickets = _tickets(desk, seat, spine=spine, room=room)
+    tickets = tickets_of(desk, seat, spine=spine, room=room)
     plan = plan_rebase(spine, checkpoint(state, seat.agent), room=room, policy=seat.policy, tickets=tickets)
     policy = replace(seat.policy, min_gain_share=0.0) if is_last else seat.policy
     if spine.unanswered_rebases >= MAX_UNANSWERED_REBASES or not plan.has_gain(policy):
@@ -140,7 +146,7 @@ async def rebase(desk: Desk, seat: Seat, *, cause: RebaseCause, is_last: bool = 
     return True
 
 
-def _tickets(desk: Desk, seat: Seat, *, spine: Spine, room: Room) -> Mapping[CallId, Ticket]:
+def tickets_of(desk: Desk, seat: Seat, *, spine: Spine, room: Room) -> Mapping[CallId, Ticket]:
     """A Worker's old results are stored whole, as its model read them: that text is in the log already."""
     if seat.agent == PLANNER:
         return {}

@@ -15,6 +15,7 @@ from xnagent.agents.prompting import FULL, LAST_STEP, SUBMIT_NUDGE, brief_messag
 from xnagent.agents.results import close_calls
 from xnagent.agents.room import append_news, is_full, make_room
 from xnagent.agents.step import do_calls, step
+from xnagent.agents.summarizing import close_attempt
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
@@ -63,6 +64,7 @@ class WorkerAgent:
 
     async def _drive(self, run: RunId) -> None:
         workspace = await self._launch(run)
+        await close_attempt(self.desk, agent_of(run))
         if self._is_handed_in(run) and has_lost_work(self.desk.log.state, run):
             raise WorkspaceError("its folder was lost after the hand-in; delegate the task again")
         if not self._is_handed_in(run):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from xnagent import __version__
-from xnagent.agents.desk import Place, Seat
+from xnagent.agents.desk import Condenser, Place, Seat
 from xnagent.agents.prompting import system_text
+from xnagent.agents.summarizing import Summarizer
 from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
@@ -127,6 +128,7 @@ class Crew:
             place=place,
             placed=placed,
             renderer=renderer_of(entry.wire),
+            condenser=None if agent == PLANNER else condenser_of(self.settings),
             chain=tuple(Candidate(model=one.name, price=one.price) for one in self._chain(agent)),
         )
 
@@ -255,6 +257,11 @@ def worker_policy(settings: Settings) -> RebasePolicy:
     if settings.worker.context.strategy == "none":
         return replace(policy, policy="threshold", soft_share=1.0, hard_share=1.0, min_gain_share=1.0)
     return policy
+
+
+def condenser_of(settings: Settings) -> Condenser | None:
+    """How the Workers' histories are shortened, if not from stored state alone."""
+    return Summarizer() if settings.worker.context.strategy == "summary" else None
 
 
 def _same_parameters(known: ManifestRecorded, made: ManifestRecorded) -> bool:

@@ -10,6 +10,7 @@ from xnagent.agents.prompting import brief_message
 from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
 from xnagent.app.lock import changed_since
+from xnagent.app.resummarized import is_same_summary
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_names
 from xnagent.core.checkpoint import checkpoint
@@ -35,10 +36,11 @@ from xnagent.core.events import (
 )
 from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
-from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, Ticket, role_of
+from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, Ticket, owner_of, role_of
 from xnagent.core.items import ToolResult
 from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
+from xnagent.core.pruning import long_results, plan_pruning
 from xnagent.core.rebase import RebasePolicy, Room, kept_tail, plan_rebase, room_for
 from xnagent.core.reserving import Prospect
 from xnagent.core.spine import Spine
@@ -51,7 +53,8 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolFinished,
 )
-from xnagent.core.state import SessionState, ratio_of, spine_of
+from xnagent.core.state import SessionState, ratio_of, spine_of, work_of
+from xnagent.core.summary_events import SummaryMade
 from xnagent.errors import UsageError
 from xnagent.models.wires import encode
 from xnagent.ports import Call, Outcome
@@ -128,7 +131,7 @@ def requests_made(events: Iterable[Stored], requests: Collection[int]) -> list[M
 def _body(state: SessionState, started: RequestStarted) -> bytes:
     manifest = state.manifests[started.manifest]
     items = spine_of(state, started.agent).items[: started.items]
-    return encode(manifest, items, long_items=started.long_items, agent=started.agent)
+    return encode(manifest, items, long_items=started.long_items, agent=owner_of(started.agent))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,6 +177,8 @@ class _Replay:
                 self._message(event, before, seq=stored.seq)
             case SpineRebased():
                 self._rebase(event, before, seq=stored.seq)
+            case SummaryMade() if not is_same_summary(event, before):
+                self._differs(stored.seq, f"summary {event.round} of {event.agent}: another text or other values")
             case ModelReplaced():
                 self._replacement(event, before, seq=stored.seq)
             case ToolFinished():
@@ -205,7 +210,13 @@ class _Replay:
     def _rebase(self, event: SpineRebased, before: SessionState, *, seq: int) -> None:
         self.found.rebases += 1
         spine = spine_of(before, event.agent)
-        room = room_for(spine, _room(before, event), cause=event.cause)
+        room = _room(before, event)
+        if event.cause == "prune":
+            if plan_pruning(spine, room=room, tickets=_pruned(spine)).items != event.items:
+                self._differs(seq, f"pruning of {event.agent}: another spine")
+            return
+        cause = work_of(before, event.agent).summary.cause if event.cause == "summary" else event.cause
+        room = room_for(spine, room, cause=cause)
         policy = self.settings.spine.to_policy() if event.agent == PLANNER else worker_policy(self.settings)
         if event.edition == 1:
             policy = replace(policy, tail_tokens=None, least_tail_tokens=0, newest_share=None)
@@ -338,6 +349,12 @@ def tickets_for(spine: Spine, room: Room, *, policy: RebasePolicy) -> Mapping[Ca
         return {}
     old = set(old_results(kept_tail(spine, room, policy=policy)))
     texts = {item.call_id: item.text for item in spine.items if isinstance(item, ToolResult) and item.call_id in old}
+    return {call_id: ticket_of(digest(text.encode())) for call_id, text in texts.items()}
+
+
+def _pruned(spine: Spine) -> Mapping[CallId, Ticket]:
+    cut = set(long_results(spine))
+    texts = {item.call_id: item.text for item in spine.items if isinstance(item, ToolResult) and item.call_id in cut}
     return {call_id: ticket_of(digest(text.encode())) for call_id, text in texts.items()}
 
 

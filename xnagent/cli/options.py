@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from xnagent import __version__
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
 from xnagent.config import Settings
@@ -112,7 +111,6 @@ def chosen_roles(arguments: Namespace) -> tuple[Role, ...]:
 
 
 def _checked(settings: Settings, arguments: Namespace) -> Settings:
-    check_available(settings)
     return _with_budget(settings, getattr(arguments, "budget", None))
 
 
@@ -145,19 +143,6 @@ def _with_budget(settings: Settings, budget: int | None) -> Settings:
         settings,
         [Setting(path=("planner", "model", key), value=value, origin="--budget") for key, value in numbers.items()],
     )
-
-
-def check_available(settings: Settings) -> None:
-    """Refuse what this version can't keep, rather than run without it."""
-    wishes = {
-        "worker.context.strategy = summary": settings.worker.context.strategy == "summary",
-    }
-    for wish, is_wanted in wishes.items():
-        if is_wanted:
-            raise UsageError(
-                f"NOT_AVAILABLE: {wish}: not available yet in xnagent {__version__}, a later version brings it; "
-                f"leave it out to run without it"
-            )
 
 
 def models_of(settings: Settings, host: Host) -> dict[Role, tuple[ModelEntry, ...]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from xnagent.agents.lasting import lifetime_of
-from xnagent.app.crew import worker_policy
+from xnagent.app.crew import condenser_of, worker_policy
 from xnagent.app.host import Host
 from xnagent.app.replay import tickets_for
 from xnagent.cli.console import Console
@@ -37,6 +38,7 @@ DRY_ONLY = (
     "USAGE: a rebase is made only by a running or resumed session, which does it by itself when it pays; "
     "--dry-run shows what it would do now"
 )
+ASKED_FIRST: Final = "a model is asked for a summary first, and this is what is left where it fails"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,8 @@ def _foreseen(
     policy = settings.spine.to_policy() if agent == PLANNER else worker_policy(settings)
     conditions = _conditions(spine, entry, age_seconds=age_seconds)
     said = verdict(spine, room, policy=policy, conditions=conditions)
+    if said.cause is not None and agent != PLANNER and condenser_of(settings) is not None:
+        said = replace(said, why=f"{said.why}; {ASKED_FIRST}")
     event, has_gain = _receipt(state, agent, room=room, policy=policy, conditions=conditions)
     event = replace(event, cause=said.cause or "none", manifest=manifest.manifest)
     stored = Stored(seq=events[-1].seq + 1, at="", event=event)

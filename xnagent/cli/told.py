@@ -6,6 +6,7 @@ from typing import Final
 
 from xnagent.core import events as ev
 from xnagent.core import spine_events as sp
+from xnagent.core import summary_events as su
 from xnagent.core.limits import spent_tokens, spent_usd
 from xnagent.core.state import SessionState, active_runs, steps_of
 from xnagent.core.text import Json, canonical
@@ -50,6 +51,9 @@ def _trouble(event: ev.Event) -> str | None:
             return f"{event.agent} {event.label}"
         case sp.SpineRebased():
             return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
+        case su.SummaryFailed():
+            last = "; no more are tried in this run" if event.is_last else ""
+            return f"{event.agent} summary {event.round} failed ({event.fault}): {event.detail}{last}"
         case sp.ModelReplaced():
             return (
                 f"{event.agent} goes on with {event.model} in place of {event.replaced} ({event.cause}): "

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    field_validator,
+    model_validator,
+)
 
 from xnagent.core.caching import RenderOrder
 from xnagent.core.lifetime import Lifetime
@@ -98,10 +107,32 @@ class ContextSettings(Section):
     strategy: Literal["rebase", "summary", "none"] = "rebase"
 
 
+class PlannerContextSettings(Section):
+    """The same for the Planner: there is nothing to choose."""
+
+    strategy: str = "rebase"
+
+    @field_validator("strategy")
+    @classmethod
+    def _check_strategy(cls, strategy: str) -> str:
+        if strategy != "rebase":
+            raise ValueError(
+                'the Planner\'s spine has only "rebase": its checkpoint is rendered from stored state, without a '
+                "model; set worker.context.strategy for the Workers"
+            )
+        return strategy
+
+
 class RoleSettings(Section):
-    """The Planner."""
+    """What both roles have."""
 
     model: ModelSettings = ModelSettings()
+
+
+class PlannerSettings(RoleSettings):
+    """The Planner."""
+
+    context: PlannerContextSettings = PlannerContextSettings()
 
 
 class WorkerSettings(RoleSettings):
@@ -351,7 +382,7 @@ class ModelTable(Section):
 class Settings(Section):
     """Everything that a user may set, with its defaults."""
 
-    planner: RoleSettings = RoleSettings()
+    planner: PlannerSettings = PlannerSettings()
     worker: WorkerSettings = WorkerSettings()
     spine: SpineSettings = SpineSettings()
     limits: LimitSettings = LimitSettings()

@@ -15,6 +15,7 @@ from xnagent.core.board import OPEN_TASK, Board, Task
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
+from xnagent.core.summary import SummaryLog
 from xnagent.core.text import Json, clip, indented, one_line
 from xnagent.core.view import Document, view
 
@@ -36,6 +37,14 @@ How to get details back: `worker_status` shows a run as it is now, whole; `run_i
 WORKER_OPENING: Final = """\
 Your earlier messages in this run that stood here were replaced by this checkpoint. It was rendered from the stored
 record of the run; no model wrote it. The files in the workspace are as you left them. Your task above still stands."""
+
+SUMMARY_OPENING: Final = """\
+Your earlier messages in this run that stood here were left out. In their place stand a summary, which a model wrote
+from them, and the stored record of the run, which no model wrote: where the two differ, the record is right. What
+neither of them says is not known here: look it up, do not fill it in. The files in the workspace are as you left them.
+Your task above still stands."""
+
+VALUES: Final = "Exact values, kept apart from the summary (look here first, and never write one from memory)"
 
 WORKER_LOOKUP: Final = """\
 How to get details back: `read` a file or an artifact ticket again; run a command again if its output matters."""
@@ -66,19 +75,35 @@ def _planner_checkpoint(state: SessionState) -> str:
 def _worker_checkpoint(state: SessionState, agent: AgentId) -> str:
     log, spine = work_of(state, agent), spine_of(state, agent)
     facts = [fact for fact in state.board.facts.values() if fact.source == agent and fact.retracted is None]
+    summary = log.summary
     parts = [
-        _opening(spine, WORKER_OPENING),
-        _bullets("What you did, newest last", log.calls[-KEPT_LINES:]),
+        _opening(spine, SUMMARY_OPENING if summary.text else WORKER_OPENING),
+        shown_summary(summary),
+        _bullets("What you did since then, newest last" if summary.text else "What you did, newest last", _calls(log)),
         _bullets("From the Planner, newest last", log.letters),
         _lines("Files read (step, SHA-256 of what you saw last): ", _read(log)),
         _lines("Files changed (step): ", _stamps(log.files_changed)),
         WORKER_LOOKUP,
         _bullets("Facts that you recorded", (f"{fact.fact}: {fact.text}{_exact(fact.value)}" for fact in facts)),
         _bullets("Your notes, newest last", (clip(note, NOTE_CHARACTERS) for note in log.notes)),
+        _bullets(VALUES, (f"{one_line(name)} = {dump(value)}" for name, value in sorted(summary.values.items()))),
         _pinned(state.board),
         "</checkpoint>",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def shown_summary(summary: SummaryLog) -> str:
+    """The summary as a checkpoint shows it: how things stood, and who said so; empty if there is none."""
+    if not summary.text:
+        return ""
+    return f'<summary round="{summary.rounds}" by="a model">\n{summary.text}\n</summary>'
+
+
+def _calls(log: WorkLog) -> tuple[str, ...]:
+    """What the summary does not tell."""
+    newer = min(KEPT_LINES, log.call_count - log.summary.call_count if log.summary.text else KEPT_LINES)
+    return log.calls[-newer:] if newer else ()
 
 
 def _opening(spine: Spine, text: str) -> str:

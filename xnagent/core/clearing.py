@@ -42,11 +42,12 @@ def old_results(tail: Sequence[Item]) -> tuple[CallId, ...]:
     return tuple(
         result.call_id
         for result in results[:-KEPT_RESULTS]
-        if len(result.text) >= LEAST_CHARACTERS and not _reads_ticket(calls[result.call_id])
+        if len(result.text) >= LEAST_CHARACTERS and not reads_ticket(calls[result.call_id])
     )
 
 
-def _reads_ticket(call: ToolCall) -> bool:
+def reads_ticket(call: ToolCall) -> bool:
+    """Whether the call reads a stored output."""
     try:
         arguments = json.loads(call.arguments)
     except ValueError:

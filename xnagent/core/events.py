@@ -32,6 +32,7 @@ from xnagent.core.spine_events import (
     ToolStarted,
     WindowFilled,
 )
+from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
 
 Outcome = Literal[
@@ -380,6 +381,9 @@ Event: TypeAlias = (
     | CacheDrifted
     | RunTreeSaved
     | RunTreeRestored
+    | SummaryStarted
+    | SummaryMade
+    | SummaryFailed
 )
 """One thing that happened."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from xnagent.core import events as ev
-from xnagent.core import fold_spine, fold_trees
+from xnagent.core import fold_spine, fold_summary, fold_trees
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import forgive
@@ -253,12 +253,13 @@ def _run_settled(state: SessionState, event: ev.RunSettled) -> SessionState:
     task = state.board.runs[event.run].task
     what = "merge conflict" if event.conflicts else event.status
     under_way = {agent: request for agent, request in state.in_flight.items() if agent != agent_of(event.run)}
-    state = evolve(state, in_flight=under_way)
+    state = fold_summary.without_summarizer(evolve(state, in_flight=under_way), agent_of(event.run))
     return _cause(state, f"run {event.run} settled: {what} (task {task})", wakes=True)
 
 
 def _run_interrupted(state: SessionState, event: ev.RunInterrupted) -> SessionState:
     status: RunStatus = "interrupted"
+    state = fold_summary.without_summarizer(state, agent_of(event.run))
     return _with_run(state, event.run, status=status, reason=event.reason)
 
 
@@ -344,5 +345,6 @@ _HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]
     ev.ResultApplied: _result_applied,
     ev.SessionSettled: _session_settled,
     **fold_spine.HANDLERS,
+    **fold_summary.HANDLERS,
     **fold_trees.HANDLERS,
 }

@@ -12,7 +12,7 @@ from xnagent.core.evolve import evolve
 from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
 from xnagent.core.fold_trees import told, touched
 from xnagent.core.forecast import AgentUse, add_use
-from xnagent.core.ids import PLANNER, AgentId, role_of
+from xnagent.core.ids import PLANNER, AgentId, owner_of, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.offload import whole_of
 from xnagent.core.spine import (
@@ -206,8 +206,10 @@ def _calibrated(state: SessionState, event: ev.ReplyReceived) -> Mapping[str, Ca
 
 
 def _used(state: SessionState, event: ev.ReplyReceived) -> Mapping[AgentId, AgentUse]:
-    use = state.uses.get(event.agent) or AgentUse()
-    return {**state.uses, event.agent: add_use(use, event.usage, price_usd=event.cost_usd)}
+    agent = owner_of(event.agent)
+    use = state.uses.get(agent) or AgentUse()
+    more = add_use(use, event.usage, price_usd=event.cost_usd)
+    return {**state.uses, agent: more if agent == event.agent else evolve(more, steps=use.steps)}
 
 
 def _model_of(state: SessionState, agent: AgentId) -> str:
@@ -259,6 +261,7 @@ def _logged(log: WorkLog, event: ev.ToolFinished, *, arguments: str) -> WorkLog:
         files_changed=_stamped(log.files_changed, event.paths_changed, step=log.steps),
         seen={**log.seen, **dict(event.seen)} if event.seen else log.seen,
         calls=(*log.calls[-KEPT_CALLS + 1 :], line),
+        call_count=log.call_count + 1,
         failures=("", 0) if event.code == "ok" else (same, failed),
         repeats=(same, log.repeats[1] + 1 if log.repeats[0] == same else 1),
     )

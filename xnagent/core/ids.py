@@ -25,9 +25,24 @@ TASK_ID: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 TICKET: Final = re.compile(r"artifact:[0-9a-f]{16}")
 
 
+_SUMMARIZER: Final = ":summary"
+
+
 def role_of(agent: AgentId) -> str:
-    """`planner` or `worker`."""
-    return "planner" if agent == PLANNER else "worker"
+    """`planner`, `worker`, or `summary`: who summarizes a Worker's history."""
+    if agent == PLANNER:
+        return "planner"
+    return "summary" if agent.endswith(_SUMMARIZER) else "worker"
+
+
+def summarizer_of(agent: AgentId) -> AgentId:
+    """Under whose name the requests for summaries of an agent's history stand in the log."""
+    return AgentId(f"{agent}{_SUMMARIZER}")
+
+
+def owner_of(agent: AgentId) -> AgentId:
+    """The agent whose history a request is about: its own, but for a summarizer."""
+    return AgentId(agent.removesuffix(_SUMMARIZER))
 
 
 def agent_of(run: RunId) -> AgentId:

@@ -11,7 +11,7 @@ from xnagent.core.events import Outcome
 from xnagent.core.ids import PLANNER
 from xnagent.core.limits import spent_usd
 from xnagent.core.spine import estimate
-from xnagent.core.state import RoleTotals, SessionState, spine_of, steps_of
+from xnagent.core.state import SUMMARY_ROLE, RoleTotals, SessionState, spine_of, steps_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage, add_usage
 
@@ -103,11 +103,12 @@ def _usage(state: SessionState) -> dict[str, Json]:
     total = Usage()
     for role in state.totals.values():
         total = add_usage(total, role.usage)
+    roles = ("planner", "worker", *([SUMMARY_ROLE] if SUMMARY_ROLE in state.totals else []))
     return {
         "requests": sum(role.requests for role in state.totals.values()),
         **_tokens_of(total),
         "cost_usd": _rounded(spent_usd(state)),
-        "by_role": {role: _role(state.totals.get(role, RoleTotals())) for role in ("planner", "worker")},
+        "by_role": {role: _role(state.totals.get(role, RoleTotals())) for role in roles},
         "by_model": {model: _role(totals) for model, totals in sorted(state.model_totals.items())},
     }
 

@@ -81,7 +81,11 @@ class DroppedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpineRebased:
-    """A spine was replaced by its first message, a checkpoint and a tail. No model was asked."""
+    """A spine was replaced by its first message, a checkpoint and a tail. No model was asked.
+
+    With the cause `summary` the checkpoint shows what a model wrote: its SummaryMade stands right before. With `prune`
+    nothing was dropped, only long results were cut. Either way a new generation begins, and counts as one.
+    """
 
     agent: AgentId
     items: tuple[Item, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from xnagent.core.board import ACTIVE_RUN, Board, Cause, Evidence, Run
 from xnagent.core.events import (
@@ -28,9 +28,11 @@ from xnagent.core.spine_events import (
     ToolsChanged,
     ToolStarted,
 )
+from xnagent.core.summary import SummaryLog
 from xnagent.core.tokens import Calibration, Usage
 from xnagent.core.trees import Merge, TreeLog
 
+SUMMARY_ROLE: Final = "summary"
 PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
 """`waiting` for a cause; `unfinished`: answered without a call and without active runs, to be asked once to finish."""
 
@@ -75,6 +77,10 @@ class WorkLog:
     """A run's: how much of its tree the log holds."""
     repeats: tuple[str, int] = ("", 0)
     """The last call (tool and arguments), whatever came of it, and how often it was made in a row."""
+    call_count: int = 0
+    """Of all calls."""
+    summary: SummaryLog = field(default_factory=SummaryLog)
+    """A run's: what a model wrote of its history, where that is the strategy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +201,8 @@ def can_progress(state: SessionState) -> bool:
 
 
 def steps_of(state: SessionState) -> tuple[int, int]:
-    """Steps of the Planner and of all Workers."""
-    requests = {role: totals.requests for role, totals in state.totals.items()}
+    """Steps of the Planner and of all Workers; a request for a summary is no step."""
+    requests = {role: totals.requests for role, totals in state.totals.items() if role != SUMMARY_ROLE}
     planner = requests.pop(role_of(PLANNER), 0)
     return planner, sum(requests.values())
 

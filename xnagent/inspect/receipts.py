@@ -18,6 +18,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     ToolsChanged,
 )
+from xnagent.core.summary_events import SummaryFailed, SummaryMade
 from xnagent.core.text import Json
 from xnagent.inspect.plain import count
 
@@ -108,8 +109,28 @@ def _row(stored: Stored, course: _Course) -> Row | None:
             sizes = {"tokens_before": event.tokens, "tokens_after": event.tokens}
             told = {"is_refused": True, "detail": event.detail}
             return {"agent": event.agent, "cause": "suspended", **sizes, **NOTHING, **told}
+        case SummaryMade() | SummaryFailed() as event:
+            return _summary(event)
         case _:
             return None
+
+
+def _summary(event: SummaryMade | SummaryFailed) -> Row:
+    """The call that a rebase with the cause `summary` stands on, or that came to nothing."""
+    if isinstance(event, SummaryFailed):
+        last = "; no more are tried in this run" if event.is_last else ""
+        told: Row = {"is_refused": True, "detail": f"round {event.round} failed: {event.detail}{last}"}
+        sizes: Row = {"tokens_before": event.tokens, "tokens_after": event.tokens}
+        return {"agent": event.agent, "cause": f"summary: {event.fault}", **sizes, **NOTHING, **told}
+    values = f"{len(event.values)} values, {event.values_kept} of them as before"
+    lost = [
+        *(f"{name} dropped" for name in event.values_dropped),
+        *(f"{name} refused" for name in event.values_refused),
+    ]
+    detail = ", ".join([f"round {event.round} asked in {event.requests} requests: {values}", *lost])
+    sizes = {"tokens_before": event.tokens_before, "tokens_after": event.tokens_after}
+    told = {"price_usd": event.cost_usd, "detail": detail}
+    return {"agent": event.agent, "cause": "summary: made", **sizes, **NOTHING, **told}
 
 
 def _handover(event: ModelReplaced) -> Row:

@@ -94,6 +94,7 @@ COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     "requests": (
         Column("n", "request", count),
         Column("agent", "agent"),
+        Column("for", "purpose"),
         Column("model", "model", _text),
         Column("gen", "generation", count),
         Column("items", "items", count),

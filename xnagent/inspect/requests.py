@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from xnagent.core.events import Stored
-from xnagent.core.ids import AgentId, role_of
+from xnagent.core.ids import AgentId, owner_of, role_of
 from xnagent.core.occupancy import filled_share
 from xnagent.core.rebase import Room
 from xnagent.core.spine_events import (
@@ -20,6 +20,7 @@ from xnagent.core.spine_events import (
     SpineRebased,
     WindowFilled,
 )
+from xnagent.core.state import SUMMARY_ROLE
 from xnagent.core.tokens import Usage
 
 
@@ -29,6 +30,9 @@ class RequestRow:
 
     request: int
     agent: AgentId
+    """Whose history it holds."""
+    purpose: str
+    """`step`, or `summary`: it asks for a summary of that history."""
     generation: int
     """Rebases of the agent's spine before it."""
     at: str
@@ -111,7 +115,7 @@ class _Known:
         broken, first = self.replaced.get(event.agent, (None, None))
         row = replace(
             _row(event, at, manifest=self.manifests.get(event.manifest)),
-            generation=self.generations.get(event.agent, 0),
+            generation=self.generations.get(owner_of(event.agent), 0),
             warned_share=self.levels.get(event.request),
         )
         if broken is None or first not in {None, event.request}:
@@ -123,7 +127,8 @@ class _Known:
 def _row(event: RequestStarted, at: str, *, manifest: ManifestRecorded | None) -> RequestRow:
     return RequestRow(
         request=event.request,
-        agent=event.agent,
+        agent=owner_of(event.agent),
+        purpose="summary" if role_of(event.agent) == SUMMARY_ROLE else "step",
         generation=0,
         at=at,
         model="" if manifest is None else manifest.model,
@@ -178,7 +183,13 @@ class CacheShare:
 def cache_shares(rows: Iterable[RequestRow]) -> list[CacheShare]:
     """One for each role, None where nothing was reported: unknown is not 0 (M33)."""
     replied = [row for row in rows if row.finish is not None]
-    return [_share(role, [row for row in replied if role_of(row.agent) == role]) for role in ("planner", "worker")]
+    roles = ("planner", "worker", *([SUMMARY_ROLE] if any(row.purpose == SUMMARY_ROLE for row in replied) else []))
+    return [_share(role, [row for row in replied if role_of_row(row) == role]) for role in roles]
+
+
+def role_of_row(row: RequestRow) -> str:
+    """Under which name its tokens and money are summed up."""
+    return SUMMARY_ROLE if row.purpose == SUMMARY_ROLE else role_of(row.agent)
 
 
 def _share(role: str, rows: list[RequestRow]) -> CacheShare:

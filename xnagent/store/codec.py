@@ -14,6 +14,7 @@ from xnagent.core.events import Event, Stored
 from xnagent.core.ids import SessionId
 from xnagent.core.masking import Mask
 from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased
+from xnagent.core.summary_events import SummaryMade, SummaryStarted
 from xnagent.core.text import Json, clean
 from xnagent.errors import StoreDamagedError, StoreWriteError
 
@@ -22,7 +23,7 @@ COMPRESSION_LEVEL: Final = 1
 
 Encoding = Literal["raw", "zlib"]
 
-VERBATIM: Final = (ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased)
+VERBATIM: Final = (ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased, SummaryStarted, SummaryMade)
 KEPT_FIELDS: Final = frozenset(
     {
         "after",

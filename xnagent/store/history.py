@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from xnagent.core.forecast import AgentUse
-from xnagent.core.ids import AgentId
+from xnagent.core.ids import AgentId, owner_of
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.reading import reading
 
@@ -30,7 +30,24 @@ def uses_of(path: Path) -> Mapping[AgentId, AgentUse] | None:
         status = connection.execute("SELECT status FROM session").fetchone()
         if status is None or status[0] != "settled":
             return None
-        return {AgentId(row[0]): _use(row) for row in connection.execute(_USES)}
+        return _by_owner({AgentId(row[0]): _use(row) for row in connection.execute(_USES)})
+
+
+def _by_owner(uses: Mapping[AgentId, AgentUse]) -> Mapping[AgentId, AgentUse]:
+    """What was asked for an agent's summaries is a part of what the agent used, but no step of it."""
+    whole = {agent: use for agent, use in uses.items() if owner_of(agent) == agent}
+    for agent, use in uses.items():
+        owner = whole.get(owner_of(agent))
+        if owner is not None and agent not in whole:
+            unknown = owner.cost_usd is None or use.cost_usd is None
+            whole[owner_of(agent)] = replace(
+                owner,
+                input_tokens=owner.input_tokens + use.input_tokens,
+                cached_tokens=owner.cached_tokens + use.cached_tokens,
+                output_tokens=owner.output_tokens + use.output_tokens,
+                cost_usd=None if unknown else (owner.cost_usd or 0.0) + (use.cost_usd or 0.0),
+            )
+    return whole
 
 
 def _use(row: Sequence[Any]) -> AgentUse:

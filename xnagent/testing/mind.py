@@ -16,7 +16,7 @@ from xnagent.testing.conversations import Conversations
 from xnagent.testing.gate import Gate
 from xnagent.testing.ledger import Ledger
 from xnagent.testing.providers import Provider, choose_provider
-from xnagent.testing.received import Received
+from xnagent.testing.received import Received, is_aside
 from xnagent.testing.refusal import Refusal, error_body
 from xnagent.testing.script import Fault, ReplySpec, Script
 
@@ -59,7 +59,8 @@ class Mind:
             return self._refused(request, refusal), None
         conversation = self.conversations.find(request)
         self._check_lineage(request, conversation)
-        conversation.last = request
+        if not is_aside(request):
+            conversation.last = request
         trouble = self._trouble(request, provider)
         if trouble.fault is not None and not trouble.fault.needs_answer:
             return ReplySpec(fault=trouble.fault), None

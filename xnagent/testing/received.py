@@ -14,6 +14,7 @@ from xnagent.testing.reading import Wire, read_messages
 from xnagent.testing.script import Role
 
 CHECKPOINT_MARK: Final = "<checkpoint"
+SUMMARY_MARK: Final = "<summary_request"
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -89,6 +90,12 @@ class Received:
     def keeps_head_of(self, earlier: Received) -> bool:
         """Whether everything up to the first user message is the same."""
         return self.prefix.keeps_head_of(earlier.prefix)
+
+
+def is_aside(request: Received) -> bool:
+    """Whether it asks for a summary of the history: what comes next need not hold that question."""
+    heard = [message for message in request.messages if message.get("role") == "user"]
+    return any(SUMMARY_MARK in text_of(message) for message in heard[-2:])
 
 
 def text_of(message: Mapping[str, Any]) -> str:
