@@ -196,6 +196,30 @@ async def test_M52_to_save_money_it_is_asked_for_only_when_its_own_price_is_save
     assert table.events(SummaryFailed) == []
 
 
+async def test_M68_M83_a_model_that_only_calls_tools_is_asked_without_them_the_next_time(table: Table):
+    """As a real model of 1.5 billion parameters does: twice asked for text, it calls `bash` twice."""
+    seat = seat_of(table, Keen())
+    await filled(table, seat)
+    assert not await rebase(table.desk, seat, cause="soft")
+    assert await rebase(table.desk, seat, cause="soft")
+    await filled(table, seat)
+    assert await rebase(table.desk, seat, cause="soft")
+    assert [event.form for event in table.events(SummaryStarted)] == ["aligned", "cropped", "cropped"]
+    assert [event.fault for event in table.events(SummaryFailed)] == ["blank"]
+    assert [event.requests for event in table.events(SummaryMade)] == [1, 1]
+
+
+class Keen(Summarist):
+    """Calls a tool where it has worked with some."""
+
+    async def send(self, body: Body) -> Reply:
+        reply = await super().send(body)
+        if b"<record>" in body.content:
+            return reply
+        call = ToolCall(call_id=CallId(f"c{len(self.sizes)}"), name="bash", arguments="{}")
+        return replace(reply, items=(call,), finish="tool_calls")
+
+
 async def test_a_limit_that_a_summary_would_pass_lets_the_stored_state_take_over(table: Table):
     seat = seat_of(table, Summarist())
     await filled(table, seat)

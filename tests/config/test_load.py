@@ -164,7 +164,7 @@ def test_a_file_names_itself_and_the_place(tmp_path: Path):
         "[planer.model]\nname = 'x'\n": '"planner.model.name"',
         "[planer]\n": "planer",
         '"planner.model.name" = "x"\n': '"planner.model.name"',
-        "planner = 5\n": "its keys: model.",
+        "planner = 5\n": "its keys: context.strategy, model.",
         "x = " + "[" * 5_000: "",
         ".".join("x" * 3_000) + " = 1": "unknown key",
     }

@@ -14,24 +14,42 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.agents.test_lasting import NoPlace
 from tests.e2e.bench import Bench, Ended, server_settings
+from xnagent.agents.asking import ask
+from xnagent.agents.desk import Desk, Seat
+from xnagent.agents.results import close_calls
+from xnagent.agents.room import rebase
+from xnagent.agents.summarizing import Summarizer
+from xnagent.app.crew import make_manifest, worker_toolbox
+from xnagent.app.host import SystemClock
 from xnagent.app.running import SessionSpec, Stop, run_session
 from xnagent.config import Settings
-from xnagent.core.ids import PLANNER, AgentId
-from xnagent.core.items import UserText
+from xnagent.core.events import SessionStarted
+from xnagent.core.ids import PLANNER, AgentId, CallId, SessionId
+from xnagent.core.items import ToolCall, UserText
+from xnagent.core.limits import Limits
+from xnagent.core.permissions import Rules
+from xnagent.core.rebase import RebasePolicy
+from xnagent.core.retry import RetryPolicy
 from xnagent.core.spine import Spine
-from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, SpineExtended, ToolFinished
+from xnagent.core.summary_events import SummaryFailed, SummaryMade
 from xnagent.core.text import canonical
+from xnagent.core.tokens import Usage
 from xnagent.errors import ModelError
 from xnagent.inspect.requests import RequestRow, request_rows
 from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Body, Model, Reply
+from xnagent.store.reading import read_events
+from xnagent.store.sqlite import SessionStore
 
 URL = os.environ.get("REAL_MODEL_URL", "")
 SLOTS = int(os.environ.get("REAL_MODEL_SLOTS", "3"))
 SECONDS = float(os.environ.get("REAL_MODEL_SECONDS", "1500"))
 TARGET = 0.95
+WORKER = AgentId("r1")
 MODEL = "local"
 OBJECTIVE = """\
 Call plan with {"tasks": [{"checks": ["grep -q hello greeting.txt"], "id": "greet", "objective": "First call read with \
@@ -202,3 +220,85 @@ async def test_M29_three_workers_share_a_head_as_far_as_the_server_lets_them(tmp
     whole, cached, _ = pinned[2]
     assert cached / whole > 0.9
     assert max(one / all_ for all_, one, _ in loose[1:]) > 0.9
+
+
+BRIEF = """\
+<task id="fix" run="r1">
+Task fix: Make the server listen
+
+The server in src/server.py does not start. Find out why, and make `python -m server --check` exit with 0.
+</task>
+
+Do this task now."""
+STEPS = (
+    ('{"command":"python -m server --check"}', "OSError: port 8080 is in use by build-20417\n" * 12 + "exit code 3"),
+    ('{"command":"cat src/server.py"}', "import config\n\ndef main():\n    bind(config.PORT)\n" * 30),
+    (
+        '{"command":"cat src/config.py"}',
+        "# The port that is free on this machine is 8443.\nPORT = 8080\nHOST = 'localhost'\n" * 20,
+    ),
+)
+
+
+async def write_history(store: SessionStore) -> None:
+    """What a Worker did before its history is summarized."""
+    await store.append(SpineExtended(agent=WORKER, kind="brief", items=(UserText(text=BRIEF, origin="task"),)))
+    for number, (arguments, text) in enumerate(STEPS):
+        call = ToolCall(call_id=CallId(f"c{number}"), name="bash", arguments=arguments)
+        reply = ReplyReceived(
+            agent=WORKER,
+            request=0,
+            items=(call,),
+            usage=Usage(),
+            cost_usd=None,
+            finish="tool_calls",
+            duration_seconds=0.0,
+        )
+        await store.append(reply, ToolFinished(agent=WORKER, call_id=call.call_id, tool="bash", text=text))
+
+
+def worker_seat(store: SessionStore) -> Seat:
+    rules, entry = Rules(), ModelEntry(name=MODEL, base_url=URL, max_output_tokens=700, window_tokens=16_384)
+    box = worker_toolbox(store, rules=rules)
+    made = make_manifest("worker", entry, definitions=box.definitions)
+    recorded = replace(made, options=canonical({"temperature": 0, "slots": SLOTS}))
+    timeouts = Timeouts(idle_seconds=SECONDS, progress_seconds=SECONDS, total_seconds=SECONDS)
+    return Seat(
+        agent=WORKER,
+        model=create_model(entry, None, timeouts=timeouts),
+        manifest=recorded,
+        price=None,
+        policy=RebasePolicy(tail_share=0.0, least_tail_tokens=0, newest_share=0.0, min_gain_share=0.01),
+        toolbox=box,
+        place=NoPlace(),
+        head_tokens=recorded.head_tokens,
+        placed=frozenset(),
+        condenser=Summarizer(),
+    )
+
+
+async def test_M37_a_summary_is_asked_of_a_real_model_and_read_from_its_cache(tmp_path: Path):
+    """What it writes is shown and not judged, that the live request is served from the cache is."""
+    session = SessionId("s-real")
+    store = await SessionStore.create(tmp_path / "s-real.db", session=session, clock=SystemClock())
+    seat = worker_seat(store)
+    await store.append(SessionStarted(session=session, objective="x", base="c"), seat.manifest)
+    await write_history(store)
+    desk = Desk(log=store, clock=SystemClock(), limits=Limits(), retry=RetryPolicy(), prefix="strict")
+    await ask(desk, seat)
+    await close_calls(desk, WORKER, code="CLOSED")
+    if not await rebase(desk, seat, cause="soft"):
+        await rebase(desk, seat, cause="soft")
+    events = tuple(read_events(tmp_path / "s-real.db"))
+    await store.aclose()
+    await seat.model.aclose()
+    live, *asked = [row for row in request_rows(events) if row.usage.input_tokens]
+    tell("\n".join(told(row) for row in (live, *asked)))
+    for event in (stored.event for stored in events):
+        if isinstance(event, SummaryMade | SummaryFailed):
+            tell(str(event))
+    before = live.usage.input_tokens
+    share = asked[0].usage.cached_tokens / before
+    tell(f"{share:.2%} of the {before} tokens of the live request came from the cache")
+    assert [row.purpose for row in asked] == ["summary"] * len(asked)
+    assert share > TARGET

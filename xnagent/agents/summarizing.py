@@ -204,13 +204,14 @@ async def _ask(desk: Desk, seat: Seat, *, cause: RebaseCause) -> _Made:
 
 
 def _request(desk: Desk, seat: Seat, *, cause: RebaseCause) -> tuple[SummaryForm, ManifestRecorded, tuple[Item, ...]]:
-    """The live request with the instruction behind it; where that doesn't fit, one of its own (M37, M38)."""
+    """The live request with the instruction behind it; where that doesn't fit, or came to nothing, one of its own."""
     state = desk.log.ahead
     spine = spine_of(state, seat.agent)
     room = room_of(state, seat)
-    asked = instruction(work_of(state, seat.agent).summary)
+    summary = work_of(state, seat.agent).summary
+    asked = instruction(summary)
     size = size_of(spine, room) + round(estimate_items([asked]) * room.ratio)
-    if cause != "overflow" and size <= room.usable_tokens:
+    if cause != "overflow" and not summary.has_been_blank and size <= room.usable_tokens:
         return "aligned", seat.manifest, (asked,)
     manifest = own_manifest(seat.manifest)
     most = CROPPED_SHARE * room_for(spine, room, cause=cause).usable_tokens / room.ratio - manifest.head_tokens

@@ -36,13 +36,16 @@ def _summary_made(state: SessionState, event: SummaryMade) -> SessionState:
         values=dict(event.values),
         call_count=log.call_count,
         cause="" if log.summary.attempt is None else log.summary.attempt.cause,
+        has_been_blank=log.summary.has_been_blank,
     )
     return _with_summary(without_summarizer(state, event.agent), event.agent, summary=summary)
 
 
 def _summary_failed(state: SessionState, event: SummaryFailed) -> SessionState:
     state = without_summarizer(state, event.agent)
-    summary = evolve(work_of(state, event.agent).summary, failures=event.failures, attempt=None)
+    summary = work_of(state, event.agent).summary
+    is_blank = summary.has_been_blank or event.fault == "blank"
+    summary = evolve(summary, failures=event.failures, has_been_blank=is_blank, attempt=None)
     state = _with_summary(state, event.agent, summary=summary)
     if event.agent not in state.spines or event.fault == "interrupted":
         return state

@@ -61,6 +61,8 @@ class SummaryLog:
     """Why room was needed then."""
     failures: int = 0
     """In a row."""
+    has_been_blank: bool = False
+    """A model said nothing where it could have called tools: from then on it is asked without them."""
     attempt: SummaryStarted | None = None
     """One that began and has no end yet."""
 
