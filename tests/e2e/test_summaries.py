@@ -77,7 +77,7 @@ def causes(ended: Ended) -> list[str]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_M37_M64_M67_a_summary_takes_the_place_of_the_history(bench: Bench, wire: str):
+async def test_M37_M64_M67_M87_M90_T2_a_summary_takes_the_place_of_the_history(bench: Bench, wire: str):
     work = Work(9, lambda _view, _number: answer("## Goal\nMake it so.\n## Done\nThe half.", {}))
     ended = await worked(bench, work, planner__model__wire=wire)
     assert ended.run("r1").status == "completed"
