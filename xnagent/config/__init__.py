@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
 from xnagent.core.caching import RenderOrder
 from xnagent.core.lifetime import Lifetime
@@ -45,6 +36,14 @@ def _check_store_url(url: str) -> str:
     if url and urlsplit(url).scheme not in {"postgresql", "postgres"}:
         raise ValueError("an address of a store begins with postgresql://; leave it out to keep sessions as files")
     return url
+
+
+def _check_planners(strategy: str) -> str:
+    if strategy != "rebase":
+        raise ValueError(
+            "the Planner's spine has only rebase, from stored state; worker.context.strategy is the Workers'"
+        )
+    return strategy
 
 
 _Number = BeforeValidator(_refuse_bool)
@@ -108,19 +107,9 @@ class ContextSettings(Section):
 
 
 class PlannerContextSettings(Section):
-    """The same for the Planner: there is nothing to choose."""
+    """The same for the Planner, where there is nothing to choose."""
 
-    strategy: str = "rebase"
-
-    @field_validator("strategy")
-    @classmethod
-    def _check_strategy(cls, strategy: str) -> str:
-        if strategy != "rebase":
-            raise ValueError(
-                'the Planner\'s spine has only "rebase": its checkpoint is rendered from stored state, without a '
-                "model; set worker.context.strategy for the Workers"
-            )
-        return strategy
+    strategy: Annotated[str, AfterValidator(_check_planners)] = "rebase"
 
 
 class RoleSettings(Section):
