@@ -117,6 +117,7 @@ async def test_I2_news_after_a_refused_rebase_are_made_anew(tmp_path: Path):
     room = Room(window_tokens=1_400, max_output_tokens=500, head_tokens=100)
     model = SimpleNamespace(model="m")
     seat = SimpleNamespace(agent=PLANNER, policy=RebasePolicy(), room=room, head_tokens=100, price=None, manifest=model)
+    seat.condenser = None
 
     async def tell() -> None:
         await append_news(SimpleNamespace(log=store), seat, make=state_message)
