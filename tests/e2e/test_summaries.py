@@ -19,6 +19,7 @@ from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineRebase
 from xnagent.core.summary import SECTIONS
 from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
 from xnagent.inspect.report import document
+from xnagent.lab.logs import run_of
 from xnagent.store.history import uses_of
 from xnagent.testing.choice import Brain, RequestView
 from xnagent.testing.providers import PROVIDERS
@@ -392,6 +393,7 @@ async def test_M86_a_summary_is_counted_shown_and_no_step(bench: Bench):
     assert [row["cause"] for row in shown["rebases"]] == ["summary: made", "summary"] * len(made)
     for event in made:
         assert event.tokens_after < 0.8 * event.tokens_before
+    assert [thread.agent for thread in run_of(ended.events, name="x").threads] == ["planner", "r1"]
     assert uses_of(ended.path)["r1"].steps == len(ended.replies("r1"))
     assert set(uses_of(ended.path)) == {"planner", "r1"}
 

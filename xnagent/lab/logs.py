@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from xnagent.core.events import Event, Stored
-from xnagent.core.ids import AgentId, role_of
+from xnagent.core.ids import AgentId, owner_of, role_of
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem, ToolCall, UserText
 from xnagent.core.spine_events import (
     ManifestRecorded,
@@ -22,14 +22,17 @@ from xnagent.lab.threads import Recorded, Run
 
 
 def run_of(events: Iterable[Stored], *, name: str) -> Run:
-    """The session as a run."""
+    """The session as a run: its work, without what was asked for summaries of it."""
     messages: dict[AgentId, list[Message]] = {}
     heads: dict[str, int] = {}
     for stored in events:
         event = stored.event
         if isinstance(event, ManifestRecorded):
             heads.setdefault(event.role, event.head_tokens)
-        elif isinstance(event, SpineExtended | SpineRebased | ReplyReceived | ToolFinished | ResultOffloaded):
+        elif (
+            isinstance(event, SpineExtended | SpineRebased | ReplyReceived | ToolFinished | ResultOffloaded)
+            and owner_of(event.agent) == event.agent
+        ):
             _put(messages.setdefault(event.agent, []), event, at=seconds_of(stored.at))
     threads = (
         thread_of(told, run=name, agent=agent, head_tokens=heads.get(role_of(agent), 0))
