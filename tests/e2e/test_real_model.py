@@ -287,8 +287,7 @@ async def test_M37_a_summary_is_asked_of_a_real_model_and_read_from_its_cache(tm
     desk = Desk(log=store, clock=SystemClock(), limits=Limits(), retry=RetryPolicy(), prefix="strict")
     await ask(desk, seat)
     await close_calls(desk, WORKER, code="CLOSED")
-    if not await rebase(desk, seat, cause="soft"):
-        await rebase(desk, seat, cause="soft")
+    await rebase(desk, seat, cause="soft")
     events = tuple(read_events(tmp_path / "s-real.db"))
     await store.aclose()
     await seat.model.aclose()
