@@ -171,7 +171,7 @@ async def test_the_prefix_contract_holds_for_it_as_for_every_request(table: Tabl
     with_other_bytes = replace(seat, model=_Other())
     with pytest.raises(PrefixBrokenError, match="of r1 does not extend"):
         await rebase(strict, with_other_bytes, cause="soft")
-    assert [event.segment for event in table.events(PrefixBroken)] == ["rendering"]
+    assert [event.segment for event in table.events(PrefixBroken)] == ["renderer"]
     assert table.events(RequestStarted)[-1].agent == WORKER
 
 

@@ -49,11 +49,8 @@ def _trouble(event: ev.Event) -> str | None:
     match event:
         case sp.ToolFinished(code=sp.DENIED):
             return f"{event.agent} {event.label}"
-        case sp.SpineRebased():
-            return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
-        case su.SummaryFailed():
-            last = "; no more are tried in this run" if event.is_last else ""
-            return f"{event.agent} summary {event.round} failed ({event.fault}): {event.detail}{last}"
+        case sp.SpineRebased() | su.SummaryFailed():
+            return _shortening(event)
         case sp.ModelReplaced():
             return (
                 f"{event.agent} goes on with {event.model} in place of {event.replaced} ({event.cause}): "
@@ -76,6 +73,13 @@ def _trouble(event: ev.Event) -> str | None:
             )
         case _:
             return None
+
+
+def _shortening(event: sp.SpineRebased | su.SummaryFailed) -> str:
+    if isinstance(event, sp.SpineRebased):
+        return f"{event.agent} rebased ({event.cause}): {event.tokens_before:,} to {event.tokens_after:,} tokens"
+    last = "; no more are tried in this run" if event.is_last else ""
+    return f"{event.agent} summary {event.round} failed ({event.fault}): {event.detail}{last}"
 
 
 def _tools(event: sp.ToolsChanged) -> str:
