@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.bench import Bench, Ended, call, finish, reply, rewrite, server_settings, start, submit, task
 from tests.e2e.test_crash import truncate
 from tests.e2e.test_wires import PROVIDER, WIRES
+from xnagent.app.comparing import compare
 from xnagent.app.replay import replay_session, request_bytes
 from xnagent.app.running import Stop
 from xnagent.cli.inspect import read as read_session
@@ -106,6 +107,9 @@ async def test_M37_T4_T16_the_request_is_the_live_one_with_the_instruction_behin
         key: live[key] for key in live if key != "messages"
     }
     assert ASKED in asked["messages"][-1]["content"]
+    compared = compare(ended.events, first.request, against=before)
+    assert compared.is_same_lineage
+    assert compared.segment is None
     usage = ended.replies("r1:summary")[0].usage
     assert usage.cached_tokens >= 0.9 * usage.input_tokens
     systems = {message["content"] for view in work.asked for message in view.messages if message["role"] == "system"}

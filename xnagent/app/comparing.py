@@ -9,7 +9,7 @@ from xnagent.app.replay import Made, requests_made
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.events import SessionResumed, SessionStarted, Stored
-from xnagent.core.ids import PLANNER, RunId
+from xnagent.core.ids import PLANNER, RunId, owner_of
 from xnagent.core.prefix import Break, find_named, segment_name
 from xnagent.core.pricing import rewrite_usd
 from xnagent.core.spine_events import ModelReplaced, PrefixBroken, ReplyReceived, SpineRebased, ToolsChanged
@@ -97,7 +97,7 @@ def _name(found: Break, *, before: Made, after: Made) -> str:
         return "model"
     if not found.index:
         return found.segment
-    return segment_name(found.index, agent=before.started.agent, generation=after.spine.generation)
+    return segment_name(found.index, agent=before.agent, generation=after.spine.generation)
 
 
 def _tokens(events: Iterable[Stored], made: Made) -> int:
@@ -113,8 +113,8 @@ def _entry(events: Iterable[Stored], made: Made) -> ModelEntry | None:
     told = [one for one in events if one.seq < made.seq and isinstance(one.event, SessionStarted | SessionResumed)]
     texts = [one.event.settings for one in told if isinstance(one.event, SessionStarted | SessionResumed)]
     text = next((text for text in reversed(texts) if text), None)
-    role: Role = "planner" if made.started.agent == PLANNER else "worker"
-    run = made.state.board.runs.get(RunId(made.started.agent))
+    role: Role = "planner" if made.agent == PLANNER else "worker"
+    run = made.state.board.runs.get(RunId(owner_of(made.agent)))
     try:
         settings = Settings() if text is None else Settings.model_validate_json(text)
         chain = model_chain(settings, role, name=None if run is None else run.model)
@@ -131,7 +131,7 @@ def _between(events: Iterable[Stored], before: Made, *, after: Made) -> list[Sto
 
 def _declaration(between: Iterable[Stored], made: Made) -> Declaration | None:
     for stored in between:
-        if isinstance(stored.event, Declaring) and stored.event.agent == made.started.agent:
+        if isinstance(stored.event, Declaring) and stored.event.agent == made.agent:
             return Declaration(seq=stored.seq, event=stored.event.type, cause=_cause(stored.event))
     return None
 
@@ -148,6 +148,6 @@ def _cause(event: Declaring) -> str:
 
 def _report(between: Iterable[Stored], made: Made) -> Declaration | None:
     for stored in between:
-        if isinstance(stored.event, PrefixBroken) and stored.event.agent == made.started.agent:
+        if isinstance(stored.event, PrefixBroken) and stored.event.agent == made.agent:
             return Declaration(seq=stored.seq, event=stored.event.type, cause=stored.event.declared or "undeclared")
     return None

@@ -104,9 +104,15 @@ class Made:
 
     @property
     def spine(self) -> Spine:
-        """The history that it holds."""
-        spine = spine_of(self.state, self.started.agent)
-        return replace(spine, items=spine.items[: self.started.items], long_items=self.started.long_items)
+        """The history that it holds; that of a request for a summary, if it is aligned, is the Worker's."""
+        spine, started = spine_of(self.state, self.started.agent), self.started
+        return replace(spine, agent=self.agent, items=spine.items[: started.items], long_items=started.long_items)
+
+    @property
+    def agent(self) -> AgentId:
+        """Whose history that is."""
+        is_own = role_of(self.started.agent) == self.manifest.role.partition(":")[0]
+        return self.started.agent if is_own else owner_of(self.started.agent)
 
     @property
     def body(self) -> bytes:
