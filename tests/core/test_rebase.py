@@ -20,7 +20,7 @@ from xnagent.core.pricing import Price
 from xnagent.core.rebase import RebasePlan, RebasePolicy, Room, clip_item, plan_rebase, room_for
 from xnagent.core.rent import Rates, Rent
 from xnagent.core.spine import Spine, estimate, extend, hand_over, replace_items
-from xnagent.core.spine_events import RebaseRefused, RebasesSuspended, RequestStarted
+from xnagent.core.spine_events import RebaseRefused, RebasesSuspended, RequestStarted, ToolFinished
 from xnagent.core.tokens import estimate_items
 
 B001 = (
@@ -187,6 +187,36 @@ def test_M52_a_workers_tail_is_what_fits_into_its_share_and_the_rest_can_go():
     made = plan_rebase(spine, "checkpoint " * 100, room=room, policy=policy)
     assert made.tokens_after <= sizes.after_tokens + 400
     assert sizes.whole_tokens == made.tokens_before
+
+
+def test_a_page_that_a_rebase_dropped_and_that_was_read_again_is_no_gain_of_the_next():
+    """The loop of compacting and reading again: what came back once is taken to come back once more."""
+    story, run = example(), AgentId("r2")
+    story.launch(RunId("r2"))
+
+    def read(sha256: str) -> int:
+        (made,) = story.reply(run, story.call())
+        text = "line\n" * 4_000
+        pages = (("a.py:1-4000", sha256),)
+        story.add(ToolFinished(agent=run, call_id=made.call_id, tool="read", text=text, pages=pages))
+        return story.spine(run).returned_tokens
+
+    assert read("one") == 0
+    story.rebase(run)
+    assert read("two") == 0, "the file is another now"
+    assert read("two") == 0, "the spine still shows it"
+    story.rebase(run)
+    back = read("two")
+    assert back > 5_000
+    room, policy, spine = (
+        Room(window_tokens=400_000, max_output_tokens=4_000, head_tokens=0),
+        RebasePolicy(),
+        story.spine(run),
+    )
+    without = sizes_of(replace(spine, returned_tokens=0), room, policy=policy)
+    assert sizes_of(spine, room, policy=policy).after_tokens == min(without.whole_tokens, without.after_tokens + back)
+    story.rebase(run)
+    assert story.spine(run).returned_tokens == 0
 
 
 class Uncounted(tuple):

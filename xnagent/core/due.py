@@ -90,13 +90,13 @@ def sizes_of(spine: Spine, room: Room, *, policy: RebasePolicy, has_expired: boo
 
     A rebase drops what stands up to the newest state message that was sent; of what came later, a Worker's whole work,
     it keeps as much as a tail may have, and what no request has held yet. The checkpoint is taken to be as large as the
-    last whole view of the state.
+    last whole view of the state. What came back after the last rebase is taken to come back after the next one too.
     """
     scale, fixed = scale_of(spine, room), room.head_tokens + spine.first_tokens
     told = max(spine.first_tokens, spine.told_tokens)
     unread = spine.tokens - spine.sent_tokens
     tail = min(max(0, spine.tokens - told), max(unread, tail_budget(room, policy)))
-    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail
+    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail + spine.returned_tokens
     held = 0 if has_expired or not spine.requests else spine.held_tokens or spine.sent_estimate
     whole = size_of(spine, room)
     return Sizes(

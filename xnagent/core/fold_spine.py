@@ -38,7 +38,7 @@ from xnagent.core.state import (
     work_of,
 )
 from xnagent.core.text import first_line
-from xnagent.core.tokens import Calibration, add_usage, calibrate
+from xnagent.core.tokens import Calibration, add_usage, calibrate, estimate_item
 
 KEPT_CALLS: Final = 80
 
@@ -240,6 +240,8 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
     arguments = next((call.arguments for call in spine.open_calls if call.call_id == event.call_id), "")
     started = {key: value for key, value in state.started_tools.items() if key != (event.agent, event.call_id)}
     log = _logged(work_of(state, event.agent), event, arguments=arguments)
+    if _has_returned(log, event, generation=spine.generation):
+        spine = evolve(spine, returned_tokens=spine.returned_tokens + estimate_item(result))
     log = _shown(log, event, generation=spine.generation)
     spine = with_whole(add_result(spine, result), event.call_id, whole=whole_of(event))
     return evolve(
@@ -275,6 +277,12 @@ def _shown(log: WorkLog, event: ev.ToolFinished, *, generation: int) -> WorkLog:
         for name, sha in event.pages
     }
     return evolve(log, pages={**log.pages, **pages})
+
+
+def _has_returned(log: WorkLog, event: ev.ToolFinished, *, generation: int) -> bool:
+    """Whether the result shows a page again, as it was, that the spine showed before a rebase."""
+    known = ((log.pages.get(name), sha) for name, sha in event.pages)
+    return any(page is not None and page.generation < generation and page.sha256 == sha for page, sha in known)
 
 
 def _stamped(known: Mapping[str, int], paths: tuple[str, ...], *, step: int) -> Mapping[str, int]:

@@ -57,8 +57,12 @@ class _Ours:
     """Since the last rebase; None: there was none."""
     refused_at: int | None = None
     refusals: int = 0
+    returned_tokens: int = 0
+    """Of files that a rebase had dropped and that were read again since the newest one."""
     shown: set[int] = field(default_factory=set)
     """What the spine shows of files."""
+    dropped: set[int] = field(default_factory=set)
+    """What it showed before its rebases."""
 
     def take(self, turn: Turn) -> tuple[int, int]:
         """What is new, a file that is read again and has not changed as a reference; and what is repeated even so."""
@@ -67,6 +71,8 @@ class _Ours:
             if is_reading(result) and result.digest in self.shown:
                 tokens -= result.tokens - REFERENCE_TOKENS
                 repeated -= result.tokens
+            elif is_reading(result) and result.digest in self.dropped:
+                self.returned_tokens += result.tokens
             self.shown.add(result.digest)
         return tokens, max(0, repeated)
 
@@ -120,7 +126,8 @@ class _Ours:
 
     def _sizes(self, *, whole: int) -> Sizes:
         fixed = self.history.work.fixed
-        after = fixed + max(LEAST_CHECKPOINT_TOKENS, self.state_tokens) + whole - max(fixed, self.state_at)
+        view = max(LEAST_CHECKPOINT_TOKENS, self.state_tokens)
+        after = fixed + view + whole - max(fixed, self.state_at) + self.returned_tokens
         return Sizes(
             whole_tokens=whole,
             after_tokens=min(whole, after),
@@ -144,7 +151,9 @@ class _Ours:
             self.refused_at, self.refusals = history.size, self.refusals + 1
             return False
         history.replace(after)
+        self.dropped |= self.shown
         self.shown = {result.digest for result in turn.step.results}
         self.state_at, self.state_tokens, self.rent = fixed, turn.snapshot, Rent()
         self.held_tokens, self.requests, self.refused_at, self.refusals = fixed, 0, None, 0
+        self.returned_tokens = 0
         return True
