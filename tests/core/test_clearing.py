@@ -87,6 +87,18 @@ def test_M102_I5_it_happens_at_a_rebase_and_shortens_the_tail_alone():
     assert not set(again) & set(old)
 
 
+def test_M102_M106_a_ticket_tells_how_long_the_result_is_that_it_holds_not_what_the_tail_kept_of_it():
+    room = Room(window_tokens=400_000, max_output_tokens=4_000, head_tokens=1_000)
+    policy = RebasePolicy(tail_tokens=None, tail_share=0.5, result_characters=2_000)
+    steps_made = steps(*(step(n, text="y" * 8_996) for n in range(12)))
+    spine = extend(Spine(agent="r1"), [UserText(text="task", origin="task"), *steps_made])
+    tickets = {name: ticket(n) for n, name in enumerate(old_results(kept_tail(spine, room, policy=policy)))}
+    plan = plan_rebase(spine, "checkpoint", room=room, policy=policy, tickets=tickets)
+    told = [item.text for item in plan.items if isinstance(item, ToolResult) and item.call_id in tickets]
+    assert len(told) == 8
+    assert all(re.search(r": (8,999|9,000) characters", text) for text in told)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["read", "grep", "bash"]), st.integers(0, 3_000)), max_size=30))
 def test_M102_whatever_the_tail_holds_at_most_the_old_long_ones_go(shapes: list[tuple[str, int]]):
     tail = steps(*(step(n, tool, "x" * size) for n, (tool, size) in enumerate(shapes)))

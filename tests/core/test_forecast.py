@@ -77,7 +77,7 @@ outsets = st.builds(
     is_warm=st.booleans(),
     missed_share=st.floats(0, 1),
     steps_done=st.integers(0, 70),
-)
+).map(lambda outset: replace(outset, warm_tokens=min(outset.warm_tokens, outset.prefix_tokens)))
 terms = st.builds(
     Terms,
     price=st.one_of(st.none(), prices()),

@@ -329,6 +329,8 @@ def test_T10_three_refusals_suspend_rebases_until_the_spine_has_grown_or_the_mod
     resumed = fold(state, SessionResumed(epoch=2)).spines[PLANNER]
     assert (resumed.refusals, resumed.is_suspended) == (0, False)
     assert not hand_over(suspended).is_suspended
+    owing = replace(suspended, rent=Rent(paid_usd=0.5, lowest_usd=0.01))
+    assert hand_over(owing).rent == Rent()
     assert not replace_items(suspended, suspended.items, board=None, cursor=0).is_suspended
 
 

@@ -179,3 +179,12 @@ def test_fields_of_another_type_are_taken_for_empty(tmp_path: Path, broken: obje
     run = {"id": broken, "tools": broken, "system": broken, "messages": [odd, broken, {"role": "tool"}, odd]}
     (found,) = read_runs(corpus(tmp_path, run))
     assert found.steps == 2 + isinstance(broken, dict)
+
+
+def test_numbers_without_end_and_half_surrogate_pairs_of_others_do_not_stop_the_lab(tmp_path):
+    reply = {"role": "assistant", "content": "\ud800", "usage": {"input": float("inf"), "output": float("nan")}}
+    odd = {"id": "one\ud800", "agent": "c", "messages": [{"role": "user", "content": "go"}, reply]}
+    (tmp_path / "odd.jsonl").write_text(json.dumps(odd) + "\n")
+    (run,) = read_runs(tmp_path / "odd.jsonl")
+    assert run.name == "one\ufffd"
+    assert [thread.steps[0].recorded for thread in run.threads] == [None]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.speaking import TEXTS
-from xnagent.models.raw_json import UNPARSED, elements, members, object_text, whole_pairs
+from xnagent.models.raw_json import UNPARSED, argument_text, elements, members, object_text, whole_pairs
 
 VALUES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), TEXTS),
@@ -69,3 +69,17 @@ def test_B004_whatever_was_written_becomes_an_object_that_strict_parsers_take(te
 )
 def test_B055_B020_arguments_that_strict_parsers_would_refuse(text: str, sent: str | None):
     assert object_text(text) == (sent or json.dumps({UNPARSED: text}, separators=(",", ":")))
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ('{"a": "x\\ud83dy"}', '{"a": "x\\ufffdy"}'),
+        ('{ "a":"\\ud83d\\ude00" , "b":"\\u00e9"}', None),
+        ('{"a":"\\\\ud83d"}', None),
+    ],
+)
+def test_B055_a_string_that_servers_read_as_json_has_no_half_pair_and_stays_as_written_otherwise(
+    text: str, sent: str | None
+):
+    assert argument_text(text) == (sent or text)

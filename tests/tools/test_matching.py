@@ -48,3 +48,16 @@ def test_a_block_of_the_text_is_found_again_with_other_whitespace_behind_its_lin
     if old.strip() and is_line:
         assert found.matches
         assert found.rung in {"", "trailing whitespace was not compared"}
+
+
+def test_a_text_that_is_the_same_all_over_is_not_looked_at_line_by_line_for_each_of_its_lines():
+    same = "x = 0 \n" * 20_000
+    assert not find(same, "x = 0\n" * 2_000 + "y\n", new="new", is_all=False).matches
+    found = find(same + "y\n", "x = 0\n" * 2_000 + "y\n", new="new", is_all=False)
+    assert [match.end for match in found.matches] == [len(same) + 2]
+    assert found.rung == "trailing whitespace was not compared"
+
+
+def test_where_too_many_looks_would_be_needed_nothing_is_found_rather_than_the_first_of_many():
+    assert not find("x = 0 \n  x = 0\n" * 20_000, "x = 0\n" * 500, new="new", is_all=False).matches
+    assert not find("x = 0 \n" * 20_000, "x = 0\n" * 500, new="new", is_all=False).matches

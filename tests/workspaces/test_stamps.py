@@ -1,6 +1,8 @@
 """A change of owner does not make git read a tree again; a change of content does."""
 
+import hashlib
 import os
+import struct
 import subprocess
 import time
 
@@ -128,3 +130,15 @@ def test_A6_5_a_tree_that_is_given_to_another_user_need_not_be_read_again(stood)
     give(stood.root, owner=OTHER)
     assert {path.lstat().st_uid for path in (stood.root, *stood.root.rglob("*"))} == {OTHER}
     assert stood.unsure() == [[], []]
+
+
+@pytest.mark.parametrize("rest", [b"", b"x" * 30, b"x" * 300], ids=["no entry", "half an entry", "no end of a path"])
+def test_an_index_that_ends_before_its_entries_do_is_left_as_it_is(tmp_path, rest):
+    body = struct.pack(">4sII", b"DIRC", 2, 5) + rest
+    index, root = tmp_path / "index", tmp_path / "tree"
+    root.mkdir()
+    index.write_bytes(body + hashlib.sha1(body, usedforsecurity=False).digest())
+    before = index.read_bytes()
+    with true_stamps(root):
+        pass
+    assert index.read_bytes() == before

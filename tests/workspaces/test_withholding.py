@@ -79,6 +79,17 @@ async def test_a_secret_that_is_staged_alone_is_not_in_the_snapshot(repo, guarde
     assert (base.commit, base.withheld) == (repo.git("rev-parse", "HEAD"), ())
 
 
+async def test_a_staged_secret_is_found_behind_more_staged_content_than_is_read_at_once(repo, guarded, at):
+    for name in ("a", "b"):
+        repo.put(f"{name}.bin", f"\0{name}" * 5_000_000)
+    repo.put("zz.txt", KEY)
+    repo.git("add", "-A")
+    base = await guarded.begin(at=at)
+    assert await guarded.read(base.commit, "zz.txt") is None
+    assert KEY.encode() not in base.snapshot.patch
+    assert base.withheld[0].endswith("zz.txt holds [secret:A_KEY]")
+
+
 async def test_a_plain_folder_with_a_secret_file_begins_without_it(user, guarded, work, at):
     user.put("a.txt", "a\n")
     user.put("d/key", base64.b64encode(b"x" + KEY.encode()))

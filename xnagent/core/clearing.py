@@ -7,7 +7,7 @@ their call can be made again, and never a page of a stored output, so that readi
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -57,19 +57,23 @@ def reads_ticket(call: ToolCall) -> bool:
 
 
 def with_tickets(
-    tail: Sequence[Item], tickets: Mapping[CallId, Ticket]
+    tail: Sequence[Item], tickets: Mapping[CallId, Ticket], *, whole: Iterable[Item] = ()
 ) -> tuple[tuple[Item, ...], tuple[Ticketed, ...]]:
-    """The tail with tickets in place of these results, and what that saved."""
+    """The tail with tickets in place of these results, and what that saved.
+
+    `whole` are the items as they were before the tail was clipped: so long is what a ticket holds.
+    """
     if not tickets:
         return tuple(tail), ()
     names = {call.call_id: call.name for call in calls_of(tail)}
+    sizes = {item.call_id: len(item.text) for item in (*tail, *whole) if isinstance(item, ToolResult)}
     items: list[Item] = []
     found: list[Ticketed] = []
     for item in tail:
         new = item
         if isinstance(item, ToolResult) and item.call_id in tickets:
             ticket = tickets[item.call_id]
-            new = replace(item, text=_told(names.get(item.call_id, "a tool"), len(item.text), ticket=ticket))
+            new = replace(item, text=_told(names.get(item.call_id, "a tool"), sizes[item.call_id], ticket=ticket))
             saved = estimate_item(item) - estimate_item(new)
             found.append(Ticketed(call_id=item.call_id, ticket=ticket, tokens=saved))
         items.append(new)

@@ -146,7 +146,7 @@ def plan_rebase(
 ) -> RebasePlan:
     """The spine's first message, the checkpoint, and the tail, where results that have a ticket are told by it."""
     whole = kept_tail(spine, room, policy=policy)
-    tail, ticketed = with_tickets(whole, tickets or {})
+    tail, ticketed = with_tickets(whole, tickets or {}, whole=spine.items)
     message = UserText(text=checkpoint, origin="state")
     items = (*spine.items[: spine.head], message, *tail)
     dropped = spine.items[spine.head : len(spine.items) - len(tail)]

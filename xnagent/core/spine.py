@@ -299,7 +299,10 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
 
 
 def hand_over(spine: Spine) -> Spine:
-    """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet."""
+    """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet.
+
+    What was paid, and what a rebase would have cost, was in another model's prices.
+    """
     return evolve(
         spine,
         handovers=spine.handovers + 1,
@@ -312,6 +315,7 @@ def hand_over(spine: Spine) -> Spine:
         sent_manifest="",
         long_items=0,
         requests=0,
+        rent=Rent(),
         refused_at=None,
         refusals=0,
         is_suspended=False,

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from xnagent.core.text import Json
+from xnagent.core.text import Json, clean
 
 Fields: TypeAlias = Mapping[str, Json]
 
 
 def text_at(record: Fields, name: str) -> str:
-    """The text of a field; whatever else stands there, as JSON."""
+    """The text of a field, without half surrogate pairs; whatever else stands there, as JSON."""
     value = record.get(name)
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def count_at(record: Fields, name: str) -> int:
-    """A whole number that is not negative."""
+    """A whole number that is not negative; 0 for what is none, or not finite."""
     value = record.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return max(0, int(value)) if is_number and isinstance(value, int | float) else 0
+    return max(0, int(value)) if is_number and isinstance(value, int | float) and math.isfinite(value) else 0
 
 
 def list_at(record: Fields, name: str) -> Sequence[Fields]:

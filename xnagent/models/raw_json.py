@@ -89,14 +89,14 @@ def argument_text(arguments: str) -> str:
     """The arguments of a call for wires whose field is a string: byte for byte what was written, if that is an object.
 
     Some servers (llama.cpp, vLLM) read that string as JSON and refuse each later request if they can't; so what is no
-    object becomes one, as for the wires that want one.
+    object becomes one, and escapes of half surrogate pairs are replaced, as for the wires that want an object.
     """
     text = clean(arguments)
     try:
         value, sent = _read(text)
     except (ValueError, RecursionError):
         return object_text(text)
-    return text if isinstance(value, dict) and sent == text.strip() else object_text(text)
+    return whole_pairs(text) if isinstance(value, dict) and sent == text.strip() else object_text(text)
 
 
 def _object_in(text: str) -> str:

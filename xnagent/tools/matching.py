@@ -18,6 +18,10 @@ from typing import Final
 
 MAX_PLACES: Final = 10_000
 """More are not looked for."""
+MAX_LOOKS: Final = 1_000_000
+"""Lines that are looked at to find whole lines again. Only a text that is the same all over takes more."""
+RAREST_OF: Final = 8
+"""Of so many of the longest lines the rarest is looked for."""
 
 LINE_END: Final = re.compile(r"\r?\n")
 LOOK_ALIKES: Final[Mapping[str, str]] = MappingProxyType(
@@ -127,11 +131,19 @@ class _View:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._spans: dict[tuple[str, ...], tuple[tuple[int, int], ...]] = {}
 
     @cached_property
     def lf(self) -> str:
         """With LF for CRLF."""
         return _lf(self.text)
+
+    def spans(self, lines: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """Where whole lines stand that are these but for whitespace at their ends; looked for once."""
+        stripped = tuple(line.strip() for line in lines)
+        if stripped not in self._spans:
+            self._spans[stripped] = _stripped_places(self.lf, stripped)
+        return self._spans[stripped]
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -202,22 +214,38 @@ def _same_text(view: _View, wanted: _Wanted, *, overlapping: bool) -> _Places:
         yield at, at + len(wanted.old), wanted.new
 
 
-def _stripped_places(text: str, lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Where whole lines stand that are these but for whitespace at their ends.
+def _stripped_places(text: str, lines: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Where whole lines stand that are these stripped ones; nowhere, if it takes too many looks to tell.
 
-    Looked for is the longest of them; only around its places the text is looked at line by line.
+    Looked for is a rare one of them; only around its places the text is looked at line by line.
     """
-    stripped = [line.strip() for line in lines]
-    middle = max(range(len(stripped)), key=lambda number: len(stripped[number]))
-    anchor, above, below = stripped[middle], stripped[:middle], stripped[middle + 1 :]
+    middle = _rare(text, lines)
+    anchor, above, below = lines[middle], lines[:middle], lines[middle + 1 :]
+    places: list[tuple[int, int]] = []
+    looks = _Looks()
     found = text.find(anchor)
-    while found >= 0:
+    while found >= 0 and looks.left > 0:
         start, end = text.rfind("\n", 0, found) + 1, _line_end(text, found)
         if text[start:end].strip() == anchor:
-            first, last = _reach_up(text, start, lines=above), _reach_down(text, end, lines=below)
+            first = _reach_up(text, start, lines=above, looks=looks)
+            last = None if first is None else _reach_down(text, end, lines=below, looks=looks)
             if first is not None and last is not None:
-                yield first, last
+                places.append((first, last))
         found = text.find(anchor, end)
+    return tuple(places) if looks.left > 0 else ()
+
+
+@dataclass(slots=True)
+class _Looks:
+    """At how many lines may still be looked."""
+
+    left: int = MAX_LOOKS
+
+
+def _rare(text: str, lines: Sequence[str]) -> int:
+    """Which of the lines to look for: of the longest ones the rarest."""
+    longest = sorted(dict.fromkeys(filter(None, lines)), key=len, reverse=True)[:RAREST_OF]
+    return lines.index(min(longest, key=text.count))
 
 
 def _line_end(text: str, position: int) -> int:
@@ -225,9 +253,10 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _reach_up(text: str, start: int, *, lines: Sequence[str]) -> int | None:
+def _reach_up(text: str, start: int, *, lines: Sequence[str], looks: _Looks) -> int | None:
     """Where the lines begin that stand right above a line that begins at `start`; None: others stand there."""
     for line in reversed(lines):
+        looks.left -= 1
         before = text.rfind("\n", 0, max(0, start - 1)) + 1
         if not start or text[before : start - 1].strip() != line:
             return None
@@ -235,9 +264,10 @@ def _reach_up(text: str, start: int, *, lines: Sequence[str]) -> int | None:
     return start
 
 
-def _reach_down(text: str, end: int, *, lines: Sequence[str]) -> int | None:
+def _reach_down(text: str, end: int, *, lines: Sequence[str], looks: _Looks) -> int | None:
     """Where the lines end that stand right below a line that ends at `end`; what follows the last LF is no line."""
     for line in lines:
+        looks.left -= 1
         after = _line_end(text, end + 1)
         if end + 1 >= len(text) or text[end + 1 : after].strip() != line:
             return None
@@ -247,20 +277,20 @@ def _reach_down(text: str, end: int, *, lines: Sequence[str]) -> int | None:
 
 def _same_but_trailing(view: _View, wanted: _Wanted) -> _Places:
     lines = [line.rstrip() for line in wanted.lines]
-    for span in _stripped_places(view.lf, lines):
+    for span in view.spans(lines):
         if [line.rstrip() for line in view.lines(span)] == lines:
             yield view.whole(span, wanted, new=wanted.new)
 
 
 def _same_but_shifted(view: _View, wanted: _Wanted) -> _Places:
-    for span in _stripped_places(view.lf, wanted.lines):
+    for span in view.spans(wanted.lines):
         new = _shifted(wanted.new, _shift(view.lines(span), wanted.lines))
         if new is not None:
             yield view.whole(span, wanted, new=new)
 
 
 def _same_but_tabs(view: _View, wanted: _Wanted) -> _Places:
-    for span in _stripped_places(view.lf, wanted.lines):
+    for span in view.spans(wanted.lines):
         new = _converted(wanted.new, _unit(view.lines(span), wanted.lines))
         if new is not None:
             yield view.whole(span, wanted, new=new)

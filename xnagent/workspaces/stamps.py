@@ -75,7 +75,9 @@ def _entries(content: bytes) -> list[_Entry]:
         flags_at = at + _STAMP.size + _ID_BYTES[kind]
         flags = int.from_bytes(content[flags_at : flags_at + 2], "big")
         begin = flags_at + (4 if version > _VERSIONS[0] and flags & _EXTENDED else 2)
-        end = content.index(b"\0", begin)
+        end = content.find(b"\0", begin)
+        if end < 0:
+            return []
         found.append(_Entry(at=at, path=content[begin:end]))
         at += (end - at) // 8 * 8 + 8
     return found

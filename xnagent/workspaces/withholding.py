@@ -17,14 +17,16 @@ from typing import IO, Final
 import anyio.to_thread
 
 from xnagent.core.masking import Mask
-from xnagent.workspaces.git import Git, joined, shown
+from xnagent.workspaces.git import OUTPUT_BYTES, Git, joined, shown
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 OVERLAP_BYTES: Final = 64 * 1024
 """A secret, in any form, is shorter."""
 ABSENT: Final = "0"
 _TOGETHER: Final = 64
-"""Contents that are read at once."""
+"""Contents that are read at once,"""
+_TOGETHER_BYTES: Final = 16 * 1024 * 1024
+"""if they are not longer than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +127,19 @@ async def _held_in(git: Git, ids: Iterable[str], *, mask: Mask) -> frozenset[str
     wanted = tuple(name for name in dict.fromkeys(ids) if name.strip(ABSENT))
     names: frozenset[str] = frozenset()
     for at in _steps(wanted):
-        lines = joined(wanted[at : at + _TOGETHER])
-        contents = await git.run("cat-file", "--batch", "-z", stdin=lines, can_be_cut=True)
-        names |= await anyio.to_thread.run_sync(mask.held, contents.output)
+        names |= await _held_together(git, wanted[at : at + _TOGETHER], mask=mask)
     return names
+
+
+async def _held_together(git: Git, ids: tuple[str, ...], *, mask: Mask) -> frozenset[str]:
+    """What these hold, read at once; if they are too long together, in halves, so that none is cut off."""
+    limit = _TOGETHER_BYTES if len(ids) > 1 else OUTPUT_BYTES
+    contents = await git.run("cat-file", "--batch", "-z", stdin=joined(ids), can_be_cut=True, limit_bytes=limit)
+    if not contents.is_cut or len(ids) == 1:
+        return await anyio.to_thread.run_sync(mask.held, contents.output)
+    half = len(ids) // 2
+    first = await _held_together(git, ids[:half], mask=mask)
+    return first | await _held_together(git, ids[half:], mask=mask)
 
 
 def _steps(items: tuple[str, ...]) -> range:
