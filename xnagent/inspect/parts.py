@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Final
 
 from xnagent.core.board import Run
@@ -14,13 +14,16 @@ from xnagent.core.limits import spent_usd
 from xnagent.core.spine_events import SpineExtended, WindowFilled
 from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
-from xnagent.core.tokens import estimate_item, estimate_items
+from xnagent.core.tokens import Usage, estimate_item, estimate_items
 from xnagent.inspect.foreseen import outcome_fields, session_outcome
 from xnagent.inspect.reading import Reading, run_status
 from xnagent.inspect.receipts import rebase_rows
 from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
 
 Rows = list[dict[str, Json]]
+
+LEDGER_FIELDS: Final = tuple(field.name for field in fields(RequestRow) if field.name != "usage")
+USAGE_FIELDS: Final = tuple(field.name for field in fields(Usage))
 
 
 def spine(reading: Reading) -> Rows:
@@ -70,9 +73,10 @@ def requests(reading: Reading) -> Rows:
 
 
 def _request(row: RequestRow) -> dict[str, Json]:
-    fields = asdict(row)
-    usage = fields.pop("usage")
-    return {**fields, **usage, "estimate_error_share": _error(row)}
+    told: dict[str, Json] = {name: getattr(row, name) for name in LEDGER_FIELDS}
+    told["replaced"] = None if row.replaced is None else asdict(row.replaced)
+    usage: dict[str, Json] = {name: getattr(row.usage, name) for name in USAGE_FIELDS}
+    return {**told, **usage, "estimate_error_share": _error(row)}
 
 
 def _error(row: RequestRow) -> float | None:

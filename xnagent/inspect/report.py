@@ -18,6 +18,8 @@ from xnagent.inspect.requests import cache_shares, request_rows
 ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
 TEXT_WIDTH: Final = 80
 NAMED_AGENTS: Final = 3
+GLANCED: Final = ("cost", "rebases")
+"""The parts that the overview tells of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +215,11 @@ def _model_table(parts: Mapping[str, Any]) -> str:
     return table(("model", "requests", "input", "cached", "output", "reasoning", "cost"), rows)
 
 
-def overview(reading: Reading) -> dict[str, Json]:
-    """The session at a glance."""
+def overview(reading: Reading, parts: Mapping[str, Any] | None = None) -> dict[str, Json]:
+    """The session at a glance; `parts` are those that were made already."""
     state, record = reading.state, final_record(reading.state)
-    shares = cache_shares(request_rows(reading.events))
-    cost = cast("dict[str, Any]", PARTS["cost"](reading))
+    shown: Mapping[str, Any] = {name: PARTS[name](reading) for name in GLANCED} if parts is None else parts
+    by_role = shown["cost"]["by_role"]
     return {
         "session": reading.session,
         "status": status_of(reading),
@@ -231,10 +233,10 @@ def overview(reading: Reading) -> dict[str, Json]:
         "spine": record["spine"],
         "window_warnings": window_warnings(reading),
         "denials": reading.state.denials,
-        "rebases": PARTS["rebases"](reading),
+        "rebases": shown["rebases"],
         "models_replaced": [cast("dict[str, Json]", asdict(one)) for one in state.replaced],
-        "cached_share": {part.role: cost["by_role"][part.role]["cached_share"] for part in shares},
-        "cost_usd": cost["total_usd"],
+        "cached_share": {role: part["cached_share"] for role, part in by_role.items()},
+        "cost_usd": shown["cost"]["total_usd"],
     }
 
 
@@ -307,5 +309,5 @@ def document(reading: Reading, parts: Iterable[str]) -> dict[str, Json]:
     """The asked parts, or the overview and all parts, with the final record."""
     chosen = known_parts(parts)
     shown = {name: PARTS[name](reading) for name in chosen or PARTS}
-    glance: dict[str, Json] = {} if chosen else {"overview": overview(reading)}
+    glance: dict[str, Json] = {} if chosen else {"overview": overview(reading, shown)}
     return {"session": reading.session, **glance, **shown, "final": final_of(reading)}

@@ -113,34 +113,31 @@ class _Known:
     def started(self, event: RequestStarted, at: str) -> RequestRow:
         """The row of a request; sent again after a crash it is the same one."""
         broken, first = self.replaced.get(event.agent, (None, None))
-        row = replace(
-            _row(event, at, manifest=self.manifests.get(event.manifest)),
-            generation=self.generations.get(owner_of(event.agent), 0),
-            warned_share=self.levels.get(event.request),
-        )
+        row = self._row(event, at)
         if broken is None or first not in {None, event.request}:
             return row
         self.replaced[event.agent] = broken, event.request
         return replace(row, replaced=broken)
 
-
-def _row(event: RequestStarted, at: str, *, manifest: ManifestRecorded | None) -> RequestRow:
-    return RequestRow(
-        request=event.request,
-        agent=owner_of(event.agent),
-        purpose="summary" if role_of(event.agent) == SUMMARY_ROLE else "step",
-        generation=0,
-        at=at,
-        model="" if manifest is None else manifest.model,
-        items=event.items,
-        estimate_tokens=event.estimate_tokens,
-        predicted_cached_tokens=event.predicted_cached_tokens,
-        size_bytes=event.size_bytes,
-        sha256=event.sha256,
-        long_items=event.long_items,
-        waited_seconds=event.waited_seconds,
-        window_share=None if manifest is None else _window_share(event.estimate_tokens, manifest),
-    )
+    def _row(self, event: RequestStarted, at: str) -> RequestRow:
+        manifest = self.manifests.get(event.manifest)
+        return RequestRow(
+            request=event.request,
+            agent=owner_of(event.agent),
+            purpose="summary" if role_of(event.agent) == SUMMARY_ROLE else "step",
+            generation=self.generations.get(owner_of(event.agent), 0),
+            at=at,
+            model="" if manifest is None else manifest.model,
+            items=event.items,
+            estimate_tokens=event.estimate_tokens,
+            predicted_cached_tokens=event.predicted_cached_tokens,
+            size_bytes=event.size_bytes,
+            sha256=event.sha256,
+            long_items=event.long_items,
+            waited_seconds=event.waited_seconds,
+            window_share=None if manifest is None else _window_share(event.estimate_tokens, manifest),
+            warned_share=self.levels.get(event.request),
+        )
 
 
 def _window_share(tokens: int, manifest: ManifestRecorded) -> float | None:
