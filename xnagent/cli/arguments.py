@@ -134,6 +134,11 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
 
 
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("-o", "--out", required=True, metavar="FILE.html", help="the page; - writes it to stdout")
+
+
 def _add_session(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
 
@@ -202,6 +207,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "replay": Command(
         "xnagent.cli.replay", "check every request of a session byte for byte, without a model", _add_session
     ),
+    "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", _add_report),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
     "lab": Command(
