@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from argparse import Namespace
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,9 +32,10 @@ def execute(arguments: Namespace, console: Console) -> int:
     if not is_piped:
         check_target(target)
     place = host_of(arguments).place(arguments.session)
-    reading = read(place)
-    pieces = page(reading, texts=_patches(place, reading), mask=console.mask)
-    content = b"".join(clean(piece).encode() for piece in pieces)
+    with _uncollected():
+        reading = read(place)
+        pieces = page(reading, texts=_patches(place, reading), mask=console.mask)
+        content = b"".join(clean(piece).encode() for piece in pieces)
     if is_piped:
         console.raw(content)
         return 0
@@ -47,6 +50,18 @@ def execute(arguments: Namespace, console: Console) -> int:
         console.record(record)
     console.say(f"report of {reading.session}: {target} ({len(content):,} bytes)")
     return 0
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without searches for garbage: millions of values are made here, and all of them are kept to the end."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _patches(place: Place, reading: Reading) -> dict[str, str]:

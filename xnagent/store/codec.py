@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from functools import cache
 from typing import Annotated, Final, Literal
@@ -146,10 +147,14 @@ def as_record(session: SessionId, stored: Stored) -> dict[str, Json]:
 
     A number that JSON cannot say is null.
     """
-    _, content = encode(stored.event)
-    fields: dict[str, Json] = json.loads(content, parse_constant=_unsayable)
+    told = _adapter().dump_python(stored.event, mode="json", warnings="error")
+    fields: dict[str, Json] = {name: _sayable(value) for name, value in told.items()}
     return {"type": fields.pop("type"), "session": session, "seq": stored.seq, "at": stored.at, **fields}
 
 
-def _unsayable(_constant: str) -> None:
-    return None
+def _sayable(value: Json) -> Json:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _sayable(part) for name, part in value.items()}
+    return [_sayable(part) for part in value] if isinstance(value, list) else value
