@@ -70,6 +70,8 @@ def _what(row: Row) -> Markup:
     notes = [tag("b", f"↻ {row['retries']}", class_="warn", title="tried again")] if row["retries"] else []
     if row["fault"]:
         notes.append(tag("b", line(str(row["fault"])), class_="bad"))
+    if row["purpose"] != "step":
+        notes.append(tag("b", row["purpose"], class_="warn"))
     if row["cache_miss"]:
         notes.append(tag("b", f"miss: {line(str(row['cache_miss']))}", class_="warn"))
     if row["warned_share"]:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from xnagent.core import events as ev
 from xnagent.core import spine_events as sp
-from xnagent.core.ids import AgentId, FactId, RunId
+from xnagent.core.ids import AgentId, FactId, RunId, owner_of
 from xnagent.inspect.reading import Reading
 
 
@@ -106,14 +106,14 @@ def _begin(story: Story, event: sp.RequestStarted, *, seq: int) -> None:
     contents = story.contents.setdefault(event.request, Contents())
     contents.new += story.pending.pop(event.agent, [])
     story.newest[event.agent] = event.request
-    story.steps.setdefault(event.agent, {})[event.request] = Step(request=event.request, begun=story.at(seq))
+    story.steps.setdefault(owner_of(event.agent), {})[event.request] = Step(request=event.request, begun=story.at(seq))
 
 
 def _answer(story: Story, event: sp.ReplyReceived | sp.RequestRetried | sp.RequestFailed, *, seq: int) -> None:
     story.contents.setdefault(event.request, Contents()).replies.append(seq)
     if isinstance(event, sp.RequestRetried):
         return
-    steps = story.steps.setdefault(event.agent, {})
+    steps = story.steps.setdefault(owner_of(event.agent), {})
     begun = steps[event.request].begun if event.request in steps else story.at(seq)
     steps[event.request] = Step(request=event.request, begun=begun, ended=story.at(seq))
     if isinstance(event, sp.ReplyReceived):

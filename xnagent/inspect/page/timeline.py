@@ -169,10 +169,10 @@ def _of_planner(rows: Rows) -> Rows:
 def rebase_text(row: Mapping[str, Any]) -> str:
     """A rebase, a refusal or a model's replacement in one line."""
     change = f"{count(row['tokens_before'])} → {count(row['tokens_after'])} tokens"
+    if str(row["cause"]).startswith(("model:", "summary:")):
+        return f"{row['cause']}: {clipped(str(row['detail']))}"
     if row["is_refused"]:
         return f"rebase refused ({row['cause']}): {change}; {clipped(str(row['detail']))}"
-    if str(row["cause"]).startswith("model:"):
-        return f"{row['cause']}: {clipped(str(row['detail']))}"
     return f"rebase ({row['cause']}): {change}, {money(row['price_usd'])}"
 
 
