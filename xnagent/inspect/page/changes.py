@@ -43,7 +43,7 @@ def patch_section(ticket: str | None, texts: Mapping[str, str], *, what: str) ->
 
 def _patch(text: str, *, ticket: str) -> Markup:
     files = list(_files(text))
-    total = f"{count(len(files))} files, "
+    total = f"{count(len(files))} {'file' if len(files) == 1 else 'files'}, "
     changed = joined([tag("b", f"+{count(sum(each.count('+') for each in files))}", class_="add"), " "])
     removed = tag("b", f"−{count(sum(each.count('-') for each in files))}", class_="del")
     head = tag("p", total, changed, removed, tag("code", ticket), class_="patch-head")

@@ -71,7 +71,8 @@ def _result(final: Row) -> str:
     if not workspace["changed_files"]:
         return "no changes" if final["exit_code"] is not None else ""
     where = "applied to the checkout" if workspace["applied"] else "not applied"
-    return f"{count(len(workspace['changed_files']))} files changed, {where}"
+    number = len(workspace["changed_files"])
+    return f"{count(number)} {'file' if number == 1 else 'files'} changed, {where}"
 
 
 def _endings(final: Row) -> list[Markup]:
