@@ -195,6 +195,7 @@ def test_variables_that_are_empty_or_not_ours_are_no_settings():
         "sandbox.mode = 'off'",
         "permissions.allow = ['*']",
         "secrets.files = 'keep'",
+        "skills.project = true",
         "timeouts.total_seconds = 9",
         "[models.x]\nbase_url = 'http://x'",
     ],
@@ -216,6 +217,14 @@ def test_a_repository_may_narrow(tmp_path: Path):
     assert (settings.parallel, settings.prefix, settings.apply) == (4, "strict", False)
     assert [entry.rule for entry in settings.permissions.deny] == ["Bash(a)", "Bash(b)"]
     assert (settings.limits.usd, settings.limits.runs, settings.checks) == (2, 5, ("make",))
+
+
+def test_t24_a_repository_may_turn_its_instructions_off_and_add_no_names(tmp_path: Path):
+    text = "project.instructions = ['TASKS.md', 'CLAUDE.md']\n"
+    write(tmp_path / ".xnagent.toml", text)
+    assert load_settings(Sources(environ=NOBODY, repository=tmp_path)).project.instructions == ("CLAUDE.md",)
+    write(tmp_path / ".xnagent.toml", "project.instructions = []\n")
+    assert load_settings(Sources(environ=NOBODY, repository=tmp_path)).project.instructions == ()
 
 
 def test_a_repositorys_wrong_value_is_told_not_compared(tmp_path: Path):

@@ -28,7 +28,7 @@ from xnagent.core.delta import apply_to_view
 from xnagent.core.events import SessionSettled, Stored
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, SessionId
-from xnagent.core.items import closed_groups, is_balanced
+from xnagent.core.items import UserText, closed_groups, is_balanced
 from xnagent.core.record import final_record
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, SpineRebased, ToolFinished
 from xnagent.core.state import SessionState
@@ -321,7 +321,8 @@ def _messages(ended: Ended) -> list[SpineExtended | SpineRebased]:
 def _with_message(told: Document, event: SpineExtended | SpineRebased) -> Document:
     if event.agent != PLANNER or getattr(event, "kind", "delta") not in {"baseline", "delta"}:
         return told
-    text = event.items[1 if isinstance(event, SpineRebased) else 0].text
+    texts = [item.text for item in event.items if isinstance(item, UserText)]
+    text = next((text for text in texts if "<state>\n" in text), texts[0])
     if "<state>\n" in text:
         return json.loads(re.search(r"<state>\n(.*)\n</state>", text, re.DOTALL)[1])
     return apply_to_view(told, [json.loads(line) for line in text.splitlines() if line.startswith('{"op"')])

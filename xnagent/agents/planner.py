@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
+from xnagent.agents.prompting import project_message
 from xnagent.agents.room import append_news, make_room
 from xnagent.agents.step import do_calls, step
 from xnagent.core.events import FinishRequested
@@ -47,6 +49,7 @@ class PlannerAgent:
         if not spine_of(log.state, PLANNER).items:
             await log.append(objective_message(log.ahead))
         await make_room(self.desk, seat)
+        await append_news(self.desk, seat, make=partial(project_message, agent=PLANNER))
         if not _begins_alone(log.ahead, seat):
             await append_news(self.desk, seat, make=state_message)
         if log.ahead.planner == "unfinished":
@@ -58,6 +61,7 @@ def _begins_alone(state: SessionState, seat: Seat) -> bool:
 
     Where a cache finds only whole requests again, that makes system, tools and objective one: a rebase finds them.
     """
-    is_first = len(spine_of(state, PLANNER).items) == 1 and not state.cause_count
+    spine = spine_of(state, PLANNER)
+    is_first = len(spine.items) == spine.head and not state.cause_count
     board = state.board
     return seat.cache.has_whole_requests and is_first and not (board.tasks or board.facts)

@@ -8,8 +8,9 @@ from importlib import resources
 from typing import Final
 
 from xnagent.core.board import ACTIVE_RUN, Fact, Run, Task
-from xnagent.core.ids import PLANNER, TICKET, RunId, agent_of
+from xnagent.core.ids import PLANNER, TICKET, AgentId, RunId, agent_of
 from xnagent.core.items import UserText
+from xnagent.core.project import head_of, news_of
 from xnagent.core.spine_events import SpineExtended
 from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
 from xnagent.core.text import clip, one_line
@@ -63,7 +64,18 @@ def brief_message(state: SessionState, run: RunId) -> SpineExtended:
         "Do this task now.",
     ]
     text = "\n\n".join(part for part in parts if part)
-    return SpineExtended(agent=agent_of(run), kind="brief", items=(UserText(text=text, origin="task"),))
+    head, keys = head_of(state.project)
+    return SpineExtended(
+        agent=agent_of(run), kind="brief", items=(*head, UserText(text=text, origin="task")), tells=keys
+    )
+
+
+def project_message(state: SessionState, *, agent: AgentId) -> SpineExtended | None:
+    """Instructions and skills that the agent was not told of yet, None if there are none."""
+    log = work_of(state, agent)
+    touched = () if agent == PLANNER else (*log.files_read, *log.files_changed)
+    items, keys = news_of(state.project, told=log.told, touched=touched)
+    return SpineExtended(agent=agent, kind="project", items=items, tells=keys) if items else None
 
 
 def missed_message(state: SessionState) -> SpineExtended | None:

@@ -11,7 +11,15 @@ import anyio
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
 from xnagent.agents.judging import Judge
 from xnagent.agents.keeping import Keeper
-from xnagent.agents.prompting import FULL, LAST_STEP, SUBMIT_NUDGE, brief_message, harness_message, inbox_message
+from xnagent.agents.prompting import (
+    FULL,
+    LAST_STEP,
+    SUBMIT_NUDGE,
+    brief_message,
+    harness_message,
+    inbox_message,
+    project_message,
+)
 from xnagent.agents.results import close_calls
 from xnagent.agents.room import append_news, is_full, make_room
 from xnagent.agents.step import do_calls, step
@@ -111,6 +119,7 @@ class WorkerAgent:
         if await self._hand_in_text(run, seat):
             return
         await make_room(self.desk, seat)
+        await append_news(self.desk, seat, make=partial(project_message, agent=seat.agent))
         await append_news(self.desk, seat, make=partial(inbox_message, run=run))
         await tell_last(self.desk, seat, run=run, steps=steps)
 

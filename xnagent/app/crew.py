@@ -35,7 +35,8 @@ from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
 from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
-from xnagent.tools.toolbox import toolbox
+from xnagent.tools.skill import SkillTool
+from xnagent.tools.toolbox import FrozenToolbox, toolbox
 
 LEAST_OUTPUT_TOKENS = 1_024
 OUTPUT_SHARE = 0.25
@@ -77,7 +78,7 @@ class Crew:
     async def planner(self) -> Seat:
         """The Planner's seat."""
         limits, ripgrep = self.settings.limits.to_limits(), self._ripgrep()
-        box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=self._rules)
+        box = self._with_skills(planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=self._rules))
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
         acting = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=self._rules))
         return await self._seat(PLANNER, box=box, place=place, placed=acting)
@@ -85,9 +86,13 @@ class Crew:
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        box = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules)
+        box = self._with_skills(worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules))
         placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules))
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
+
+    def _with_skills(self, box: FrozenToolbox) -> FrozenToolbox:
+        """A tool for them, if there were any when the session began."""
+        return box.with_tools([SkillTool()]) if self.log.state.project.has_skill_tool else box
 
     async def in_force(self, seat: Seat) -> Seat:
         """The seat with the model that the log says the agent goes on with."""
@@ -186,14 +191,16 @@ class Crew:
 
 def planner_toolbox(
     limits: Limits, *, ripgrep: str | None = None, prospects: Prospects | None = None, rules: Rules
-) -> Toolbox:
+) -> FrozenToolbox:
     """The Planner's tools, as far as the rules leave them."""
     planning = planning_tools(limits=limits, prospects=prospects)
     looking: list[Tool] = [*planner_tools(ripgrep=ripgrep, rules=rules), status_tool(), RunInspectTool()]
     return toolbox([*looking, *planning, *fact_tools()], forbidden=taken_away(rules))
 
 
-def worker_toolbox(shell: Shell, *, ripgrep: str | None = None, view: FileView | None = None, rules: Rules) -> Toolbox:
+def worker_toolbox(
+    shell: Shell, *, ripgrep: str | None = None, view: FileView | None = None, rules: Rules
+) -> FrozenToolbox:
     """A Worker's tools, as far as the rules leave them."""
     acting = worker_tools(shell, ripgrep=ripgrep, view=view, rules=rules)
     return toolbox([*acting, *reporting_tools()], forbidden=taken_away(rules))

@@ -22,6 +22,7 @@ from xnagent.app.crew import check_models
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
 from xnagent.app.places import Places, findings, logged, make_places, repository_of
+from xnagent.app.project import ProjectReader
 from xnagent.app.prospects import SessionProspects, session_prospects
 from xnagent.app.staffing import staffed
 from xnagent.config import Settings
@@ -107,12 +108,18 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
         prospects = await anyio.to_thread.run_sync(session_prospects, host, spec.settings)
         started = _started(spec, base, store=store)
-        await store.append(replace(started, forecast=prospects.session(spec.objective)), *findings(base))
+        read = await _reader(host, store, places=places, settings=spec.settings).begin(base.commit)
+        brought = () if read is None else (read,)
+        await store.append(replace(started, forecast=prospects.session(spec.objective)), *brought, *findings(base))
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:
             _forget(host, spec.session)
         await store.aclose()
+
+
+def _reader(host: Host, store: PlacedLog, *, places: Places, settings: Settings) -> ProjectReader:
+    return ProjectReader(places=places, artifacts=store, settings=settings, environ=host.environ)
 
 
 def _started(spec: SessionSpec, base: Base, *, store: PlacedLog) -> SessionStarted:
@@ -171,7 +178,8 @@ async def resume_session(
             lost_seconds=lost,
             idle_seconds=await anyio.to_thread.run_sync(idle),
         )
-        await store.append(resumed, *said)
+        changed = await _reader(host, store, places=places, settings=settings).again(state)
+        await store.append(resumed, *(() if changed is None else (changed,)), *said)
         await discard_delivered(mailbox, said)
         prospects = await anyio.to_thread.run_sync(session_prospects, host, settings)
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)

@@ -306,6 +306,7 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--secret-env", action="append", metavar="NAME", help="mask this variable's value everywhere (repeatable)"
     )
+    group.add_argument("--trust-project-skills", action="store_true", help="let agents use the repository's skills")
 
 
 def _place(text: str) -> str:

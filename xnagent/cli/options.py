@@ -45,6 +45,7 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
     "deny": [("permissions", "deny")],
     "max_denials": [("permissions", "max_denials")],
     "secret_env": [("secrets", "env")],
+    "trust_project_skills": [("skills", "project")],
 }
 """What each option sets; later ones win."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from xnagent.core import events as ev
+from xnagent.core import project_events as pe
 from xnagent.core import spine_events as sp
 from xnagent.core import summary_events as su
 from xnagent.core.limits import spent_tokens, spent_usd
@@ -72,7 +73,13 @@ def _trouble(event: ev.Event) -> str | None:
                 f"{event.detail}"
             )
         case _:
-            return None
+            return _skipped(event)
+
+
+def _skipped(event: ev.Event) -> str | None:
+    if isinstance(event, pe.ProjectRead | pe.SkillsChanged) and event.skipped:
+        return f"skipped: {'; '.join(event.skipped)}"
+    return None
 
 
 def _shortening(event: sp.SpineRebased | su.SummaryFailed) -> str:

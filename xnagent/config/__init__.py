@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
+from xnagent.config.project import ProjectSettings, SkillSettings
+from xnagent.config.section import Name, Section
 from xnagent.core.caching import RenderOrder
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
@@ -59,17 +61,10 @@ Share: TypeAlias = Annotated[float, _Number, Field(gt=0, lt=1, allow_inf_nan=Fal
 Gain: TypeAlias = Annotated[float, _Number, Field(ge=0, lt=1, allow_inf_nan=False)]
 Span: TypeAlias = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")]
 """Hours of a day: `06:00-10:00`."""
-Name: TypeAlias = Annotated[str, Field(min_length=1)]
 Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
 StoreUrl: TypeAlias = Annotated[str, AfterValidator(_check_store_url)]
 Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """Name of an environment variable."""
-
-
-class Section(BaseModel):
-    """Frozen; what it does not know, it refuses."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class ModelSettings(Section):
@@ -387,6 +382,8 @@ class Settings(Section):
     permissions: PermissionSettings = PermissionSettings()
     secrets: SecretSettings = SecretSettings()
     workspace: WorkspaceSettings = WorkspaceSettings()
+    project: ProjectSettings = ProjectSettings()
+    skills: SkillSettings = SkillSettings()
     store: StoreSettings = Field(default=StoreSettings(), exclude=True)
     check_timeout_seconds: Seconds = 600.0
     checks: tuple[Name, ...] = ()

@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from xnagent.config import ModelTable, PriceTable, Section, Settings
+from xnagent.config import ModelTable, PriceTable, Settings
+from xnagent.config.section import Section
 from xnagent.errors import UsageError
 
 KeyPath: TypeAlias = tuple[str, ...]

@@ -30,6 +30,7 @@ NARROWING_KEYS: Final = frozenset(
         ("permissions", "max_denials"),
         ("permissions", "narrow"),
         ("prefix",),
+        ("project", "instructions"),
         ("worker", "context", "strategy"),
     }
 )
@@ -222,10 +223,16 @@ def _own_first(value: object, below: object) -> object:
     return below or value
 
 
+def _chosen_of(value: object, below: object) -> object:
+    """Only what is there already."""
+    return [name for name in cast("list[object]", value) if name in cast("Sequence[object]", below)]
+
+
 _NARROWER: Final[Mapping[KeyPath, Callable[[object, object], object]]] = {
     ("apply",): _both,
     ("parallel",): _smaller,
     ("permissions", "max_denials"): _smaller,
     ("permissions", "narrow"): _own_first,
     ("prefix",): _stricter,
+    ("project", "instructions"): _chosen_of,
 }

@@ -29,6 +29,11 @@ def user_file(environ: Mapping[str, str]) -> Path:
     return _xdg(environ, "XDG_CONFIG_HOME", default=".config") / "xnagent" / "config.toml"
 
 
+def user_skills(environ: Mapping[str, str]) -> Path:
+    """The folder of the user's own skills; it need not exist."""
+    return user_file(environ).parent / "skills"
+
+
 def _xdg(environ: Mapping[str, str], variable: str, *, default: str) -> Path:
     chosen = Path(environ.get(variable, ""))
     return chosen if chosen.is_absolute() else _user_home(environ) / default

@@ -13,6 +13,8 @@ from typing import Final
 from xnagent.core.archive import archived
 from xnagent.core.board import OPEN_TASK, Board, Task
 from xnagent.core.ids import PLANNER, AgentId
+from xnagent.core.items import UserText
+from xnagent.core.project import reminders
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, WorkLog, spine_of, work_of
 from xnagent.core.summary import SummaryLog
@@ -64,6 +66,7 @@ def _planner_checkpoint(state: SessionState) -> str:
         _lines("Your newest operations: ", operations),
         _lines("Read so far (path or ticket, step, SHA-256): ", _read(log)),
         f"<state>\n{dump(ordered_view(archived(state.board)))}\n</state>",
+        *_project(state, PLANNER),
         PLANNER_LOOKUP,
         _pinned(state.board),
         _open_now(state),
@@ -83,6 +86,7 @@ def _worker_checkpoint(state: SessionState, agent: AgentId) -> str:
         _bullets("From the Planner, newest last", log.letters),
         _lines("Files read (step, SHA-256 of what you saw last): ", _read(log)),
         _lines("Files changed (step): ", _stamps(log.files_changed)),
+        *_project(state, agent),
         WORKER_LOOKUP,
         _bullets("Facts that you recorded", (f"{fact.fact}: {fact.text}{_exact(fact.value)}" for fact in facts)),
         _bullets("Your notes, newest last", (clip(note, NOTE_CHARACTERS) for note in log.notes)),
@@ -118,6 +122,13 @@ def ordered_view(board: Board) -> Document:
     document["tasks"] = dict(sorted(document["tasks"].items(), key=lambda entry: entry[0] in closed))
     document["facts"] = dict(sorted(document["facts"].items(), key=lambda entry: entry[0] not in pinned))
     return document
+
+
+def _project(state: SessionState, agent: AgentId) -> list[str]:
+    spine = spine_of(state, agent)
+    head = [item for item in spine.items[: spine.head] if isinstance(item, UserText)]
+    log = work_of(state, agent)
+    return reminders(state.project, told=log.told, active=log.skills, head=head)
 
 
 def _pinned(board: Board) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from xnagent.core.board import Evidence, SubmitStatus
 from xnagent.core.forecast import Forecast
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
+from xnagent.core.project_events import ProjectEvent
 from xnagent.core.spine_events import (
     CacheDrifted,
     ManifestRecorded,
@@ -32,7 +33,7 @@ from xnagent.core.spine_events import (
     ToolStarted,
     WindowFilled,
 )
-from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
+from xnagent.core.summary_events import SummaryEvent
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
 
 Outcome = Literal[
@@ -381,9 +382,8 @@ Event: TypeAlias = (
     | CacheDrifted
     | RunTreeSaved
     | RunTreeRestored
-    | SummaryStarted
-    | SummaryMade
-    | SummaryFailed
+    | SummaryEvent
+    | ProjectEvent
 )
 """One thing that happened."""
 

@@ -10,6 +10,7 @@ from xnagent.core.archive import archived, carried
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import CHOSEN, OF_THE_CONTENT
+from xnagent.core.fold_project import with_told
 from xnagent.core.fold_trees import told, touched
 from xnagent.core.forecast import AgentUse, add_use
 from xnagent.core.ids import PLANNER, AgentId, owner_of, role_of
@@ -41,6 +42,8 @@ from xnagent.core.text import first_line
 from xnagent.core.tokens import Calibration, add_usage, calibrate, estimate_item
 
 KEPT_CALLS: Final = 80
+FIRST: Final = frozenset({"objective", "brief"})
+"""The messages that no rebase replaces, whole."""
 
 
 def _with_spine(state: SessionState, spine: Spine) -> SessionState:
@@ -71,8 +74,9 @@ def _spine_extended(state: SessionState, event: ev.SpineExtended) -> SessionStat
         spine = extend_with_state(spine, event.items, board=board, cursor=event.cursor, is_delta=is_delta)
         state = evolve(state, deltas=state.deltas + is_delta)
     else:
-        spine = extend(spine, event.items)
-    state = _with_spine(state, spine)
+        first = len(event.items) if event.kind in FIRST else spine.head
+        spine = extend(evolve(spine, head=first), event.items)
+    state = with_told(_with_spine(state, spine), event.agent, keys=event.tells)
     if event.kind == "nudge":
         return _nudged(state, event.agent)
     if event.kind == "message" and event.agent != PLANNER:

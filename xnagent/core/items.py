@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from xnagent.core.ids import CallId
 
-Origin = Literal["user", "task", "state", "harness"]
-"""Who speaks in a user message: the person, the Planner's brief, the state, or xnagent itself."""
+Origin = Literal["user", "task", "state", "harness", "project"]
+"""Who speaks in a user message: the person, the Planner's brief, the state, xnagent itself, or files of the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from xnagent.core.checkpoint import baseline, dump
 from xnagent.core.delta import delta
 from xnagent.core.ids import PLANNER
 from xnagent.core.items import UserText
+from xnagent.core.project import head_of
 from xnagent.core.spine_events import SpineExtended
 from xnagent.core.state import SessionState, spine_of, waits_for
 from xnagent.core.text import one_line
@@ -19,12 +20,16 @@ with `failed` or `blocked`. Your next answer without a tool call ends the sessio
 
 
 def objective_message(state: SessionState) -> SpineExtended:
-    """The Planner's first message: the objective, whole and alone, so that it survives every rebase in the cache."""
+    """The Planner's first message: the objective, whole and alone, so that it survives every rebase in the cache.
+
+    What the project brings along stands before it.
+    """
     started = state.started
     objective = "" if started is None else started.objective
     checks = "" if started is None or not started.checks else _final_checks(started.checks)
     text = f"<objective>\n{objective}\n</objective>{checks}"
-    return SpineExtended(agent=PLANNER, kind="objective", items=(UserText(text=text, origin="user"),))
+    head, keys = head_of(state.project)
+    return SpineExtended(agent=PLANNER, kind="objective", items=(*head, UserText(text=text, origin="user")), tells=keys)
 
 
 def _final_checks(checks: tuple[str, ...]) -> str:

@@ -1,7 +1,8 @@
 """Long results cut to their ends before a model is asked for a summary: it may make that unnecessary (M93).
 
 Everything else stays, so a pruned history loses nothing that cannot be read again. Only at the start of a new lineage,
-never in place (I5), never what no request has held yet, and never a page of a stored output (T21).
+never in place (I5), never what no request has held yet, and never a page of a stored output (T21)
+or the instructions of a skill (M113).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from xnagent.core.clearing import Ticketed, reads_ticket
 from xnagent.core.ids import CallId, Ticket
 from xnagent.core.items import Item, ToolResult, UserText, calls_of, closed_groups
+from xnagent.core.project import SKILL_TOOL
 from xnagent.core.rebase import RebasePlan, RebasePolicy, Room, scale_of, size_of
 from xnagent.core.spine import Spine
 from xnagent.core.tokens import estimate_item, estimate_items
@@ -32,11 +34,11 @@ earlier messages has changed.
 
 def long_results(spine: Spine) -> tuple[CallId, ...]:
     """The results that pruning would cut."""
-    calls = {call.call_id: call for call in calls_of(spine.items)}
+    calls = {call.call_id: call for call in calls_of(spine.items) if call.name != SKILL_TOOL and not reads_ticket(call)}
     return tuple(
         item.call_id
         for item in spine.items[: spine.sent_items]
-        if isinstance(item, ToolResult) and len(item.text) > LONG_CHARACTERS and not reads_ticket(calls[item.call_id])
+        if isinstance(item, ToolResult) and len(item.text) > LONG_CHARACTERS and item.call_id in calls
     )
 
 

@@ -8,7 +8,8 @@ from typing import Final, Literal
 
 from xnagent.core.clearing import Ticketed, with_tickets
 from xnagent.core.ids import TICKET, CallId, Ticket
-from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText, closed_groups
+from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText, calls_of, closed_groups
+from xnagent.core.project import SKILL_TOOL
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.text import canonical, clip
 from xnagent.core.tokens import estimate_items
@@ -181,7 +182,7 @@ def _tail(items: Sequence[Item], policy: RebasePolicy, *, budget: int, newest: i
     kept: list[tuple[Item, ...]] = []
     room = budget
     for group in reversed(closed_groups(items)):
-        clipped = tuple(clip_item(item, policy) for item in group) if kept else _squeezed(group, policy, budget=newest)
+        clipped = _clipped(group, policy) if kept else _squeezed(group, policy, budget=newest)
         tokens = estimate_items(clipped)
         if tokens > (room if kept else newest):
             break
@@ -193,12 +194,20 @@ def _tail(items: Sequence[Item], policy: RebasePolicy, *, budget: int, newest: i
 def _squeezed(group: tuple[Item, ...], policy: RebasePolicy, *, budget: int) -> tuple[Item, ...]:
     """What is long in the newest group is clipped harder until it fits: many results are no reason to drop it."""
     limit = policy.result_characters
-    clipped = tuple(clip_item(item, policy) for item in group)
+    clipped = _clipped(group, policy)
     while estimate_items(clipped) > budget and limit > SHORTEST_CLIP:
         limit //= 2
         harder = replace(policy, result_characters=limit, argument_characters=min(limit, policy.argument_characters))
-        clipped = tuple(clip_item(item, harder) for item in group)
+        clipped = _clipped(group, harder)
     return clipped
+
+
+def _clipped(group: tuple[Item, ...], policy: RebasePolicy) -> tuple[Item, ...]:
+    """The instructions of a skill are kept whole, or dropped with their group (M113)."""
+    whole = {call.call_id for call in calls_of(group) if call.name == SKILL_TOOL}
+    return tuple(
+        item if isinstance(item, ToolResult) and item.call_id in whole else clip_item(item, policy) for item in group
+    )
 
 
 def clip_item(item: Item, policy: RebasePolicy) -> Item:

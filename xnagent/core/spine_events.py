@@ -16,7 +16,7 @@ DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_chan
 Rung = Literal["tool", "reference", "result", "step"]
 DENIED = "DENIED"
 """The code of a call that a permission rule denied."""
-ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge"]
+ExtensionKind = Literal["objective", "baseline", "delta", "brief", "message", "nudge", "project"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,8 @@ class SpineExtended:
     items: tuple[Item, ...]
     cursor: int = 0
     """With a baseline or delta: the number of the last cause that it tells."""
+    tells: tuple[str, ...] = ()
+    """Files of instructions and lists of skills in it (`WorkLog.told`)."""
     type: Literal["spine_extended"] = "spine_extended"
 
 

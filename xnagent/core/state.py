@@ -17,6 +17,7 @@ from xnagent.core.events import (
 )
 from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
+from xnagent.core.project import Project
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
@@ -81,6 +82,10 @@ class WorkLog:
     """Of all calls."""
     summary: SummaryLog = field(default_factory=SummaryLog)
     """A run's: what a model wrote of its history, where that is the strategy."""
+    told: tuple[str, ...] = ()
+    """Files of instructions by path, and lists of skills by fingerprint, that were told."""
+    skills: Mapping[str, int] = field(default_factory=dict)
+    """Skills that the agent activated, and how often its spine had been rebased then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +164,8 @@ class SessionState:
     spent_seconds: float = 0.0
     """Time that earlier processes spent on it."""
     epoch: int = 1
+    project: Project = field(default_factory=Project)
+    """Instructions and skills."""
 
 
 def spine_of(state: SessionState, agent: AgentId) -> Spine:

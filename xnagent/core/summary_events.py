@@ -8,7 +8,7 @@ stands right before the SpineRebased that shows it, in one append.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from xnagent.core.ids import AgentId
 from xnagent.core.items import Item
@@ -85,3 +85,6 @@ class SummaryFailed:
     is_last: bool = False
     """No more are tried in this run: from here on its history is shortened from stored state."""
     type: Literal["summary_failed"] = "summary_failed"
+
+
+SummaryEvent: TypeAlias = SummaryStarted | SummaryMade | SummaryFailed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,8 @@ from xnagent.testing.script import Role
 
 CHECKPOINT_MARK: Final = "<checkpoint"
 SUMMARY_MARK: Final = "<summary_request"
+PROJECT: Final = re.compile(r"<project>\n.*\n</project>", re.DOTALL)
+"""The message with instructions and skills that all agents have in common."""
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 
@@ -50,8 +53,8 @@ class Received:
 
     @cached_property
     def head_count(self) -> int:
-        """Messages up to and including the first one of the user."""
-        return next((n for n, m in enumerate(self.messages, 1) if m.get("role") == "user"), len(self.messages))
+        """Messages up to and including the first one of the user; what a project brings along stands before it."""
+        return next((n for n, m in enumerate(self.messages, 1) if _is_first(m)), len(self.messages))
 
     @cached_property
     def first_user(self) -> str:
@@ -96,6 +99,10 @@ def is_aside(request: Received) -> bool:
     """Whether it asks for a summary of the history: what comes next need not hold that question."""
     heard = [message for message in request.messages if message.get("role") == "user"]
     return any(SUMMARY_MARK in text_of(message) for message in heard[-2:])
+
+
+def _is_first(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "user" and not PROJECT.fullmatch(text_of(message))
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ tree, out of the Worker's reach, so that a file is hashed once for each change.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,11 @@ class RunTrees:
     async def restore_integration(self, recorded: Recorded, *, repository: Path) -> None:
         """Make the integration repository again."""
         await restore_integration(self._git, recorded, repository=repository)
+
+    async def files(self, commit: str) -> tuple[str, ...]:
+        """The paths of all files in a commit, sorted."""
+        answer = await self._git.run("ls-tree", "-r", "-z", "--name-only", require_commit(commit))
+        return tuple(sorted(os.fsdecode(name) for name in answer.output.split(b"\0") if name))
 
     async def holds(self, run: RunId, base: str) -> bool:
         """Whether the run's tree is there, begun from that commit."""
