@@ -127,3 +127,16 @@ async def test_sessions_without_such_files_have_the_requests_that_they_had(tmp_p
     assert messages(server.bodies[0])[1]["content"].startswith("<objective>")
     assert spine_of(ended.state, PLANNER).head == 1
     assert git("status", "--porcelain", folder=bench.repository) == ""
+
+
+async def test_a_link_within_the_tree_is_followed_and_one_out_of_it_is_not(tmp_path: Path):
+    (tmp_path / "secret.md").write_text("Outside.\n")
+    bench = made(tmp_path, {**FILES, "CLAUDE.md": "Be kind.\n"})
+    (bench.repository / "AGENTS.md").symlink_to("CLAUDE.md")
+    (bench.repository / "src").mkdir()
+    (bench.repository / "src" / "AGENTS.md").symlink_to(tmp_path / "secret.md")
+    with ScriptedServer(simple(write("src/x.py", "a = 1\n"), bash("true"))) as server:
+        ended = await bench.run(server)
+    (read,) = ended.of(ProjectRead)
+    assert [(one.path, one.text) for one in read.instructions] == [("AGENTS.md", "Be kind.")]
+    assert not any(b"Outside." in body for body in server.bodies)

@@ -1,11 +1,13 @@
 """Skills in whole sessions: listed once, read when needed, there after a rebase, and never without the user's word."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.bench import FILES, Bench, bash, call, finish, on, plan, reply, scripted, start, submit, task
+from tests.e2e.command import environment, run_line
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.project_events import ProjectRead, SkillActivated, SkillsChanged
 from xnagent.core.spine_events import SpineExtended, SpineRebased
@@ -211,3 +213,20 @@ async def test_m113_on_each_wire_the_head_is_one_prefix_of_planner_and_workers(t
         )
     assert ended.outcome == "completed"
     assert all(b"Use tabs." in body for body in server.bodies)
+
+
+def test_m113_the_command_line_trusts_and_one_line_tells_what_was_skipped(tmp_path: Path):
+    bench = Bench(tmp_path, {**PROJECT, ".agents/skills/bad/SKILL.md": "---\nname: bad\n---\nBody\n"})
+    with ScriptedServer(simple(on(calls=[call("skill", name="port")]))) as server:
+        done = subprocess.run(
+            run_line(bench, server, "--trust-project-skills", "--sandbox", "off"),
+            env=environment(bench),
+            capture_output=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    assert done.returncode == 0, done.stderr.decode()
+    told = [line for line in done.stderr.decode().splitlines() if "skipped" in line]
+    assert told == ["skipped: .agents/skills/bad/SKILL.md: its front matter has no `description`"]
+    assert b"First do A" in server.bodies[-2] + server.bodies[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xnagent.core.project import SKILL_TOOL
+from xnagent.core.project import SKILL_TOOL, contained
 from xnagent.core.project_events import Skill, SkillActivated, SkillFile
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import spine_of, work_of
@@ -56,10 +56,9 @@ class SkillTool:
 
 def _shown(skill: Skill, body: str) -> str:
     whose = "the repository" if skill.origin == "project" else "the user's folder"
-    text = body.replace("</skill", "<\\/skill")
     files = "\n".join(f"- {_place(skill, one)}" for one in skill.files)
     more = f"\n\nFiles of this skill, for `read`:\n{files}" if files else ""
-    return f'<skill name="{skill.name}" from="{whose}">\n{text}\n</skill>{more}'
+    return f'<skill name="{skill.name}" from="{whose}">\n{contained(body)}\n</skill>{more}'
 
 
 def _place(skill: Skill, file: SkillFile) -> str:
