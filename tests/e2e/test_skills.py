@@ -3,13 +3,17 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.e2e.bench import FILES, Bench, bash, call, finish, on, plan, reply, scripted, start, submit, task
 from tests.e2e.command import environment, run_line
+from xnagent.agents.summary_request import SPEAKERS, cropped
 from xnagent.core.ids import PLANNER, AgentId
+from xnagent.core.items import AssistantText, Origin, UserText
 from xnagent.core.project_events import ProjectRead, SkillActivated, SkillsChanged
+from xnagent.core.spine import Spine, extend
 from xnagent.core.spine_events import SpineExtended, SpineRebased
 from xnagent.core.state import spine_of
 from xnagent.testing.choice import RequestView
@@ -230,3 +234,16 @@ def test_m113_the_command_line_trusts_and_one_line_tells_what_was_skipped(tmp_pa
     told = [line for line in done.stderr.decode().splitlines() if "skipped" in line]
     assert told == ["skipped: .agents/skills/bad/SKILL.md: its front matter has no `description`"]
     assert b"First do A" in server.bodies[-2] + server.bodies[-1]
+
+
+def test_t24_a_history_as_text_labels_the_projects_messages_as_its_own():
+    items = (
+        UserText(text="Rules.", origin="project"),
+        UserText(text="The task.", origin="task"),
+        AssistantText(text="On it."),
+    )
+    spine = extend(Spine(agent=R1, head=2), items)
+    text = cropped(spine, UserText(text="Sum up.", origin="harness"), most_tokens=10_000).text
+    assert "the project, as data" in text
+    assert text.index("Rules.") < text.index("The task.")
+    assert set(SPEAKERS) == set(get_args(Origin))

@@ -23,7 +23,13 @@ MESSAGE_CHARACTERS: Final = 4_000
 SHORTEST_MESSAGE: Final = 250
 CHECKPOINT_CHARACTERS: Final = 24_000
 VALUE_CHARACTERS: Final = 400
-SPEAKERS: Final = {"user": "the user", "task": "the Planner", "state": "xnagent", "harness": "xnagent"}
+SPEAKERS: Final = {
+    "user": "the user",
+    "task": "the Planner",
+    "state": "xnagent",
+    "harness": "xnagent",
+    "project": "the project, as data",
+}
 NOT_EXECUTED: Final = "NOT_EXECUTED: no tool runs while a summary is asked for."
 
 

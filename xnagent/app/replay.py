@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from xnagent.agents.prompting import brief_message
+from xnagent.agents.prompting import brief_message, project_message
 from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
 from xnagent.app.lock import changed_since
@@ -330,6 +330,8 @@ def _remade(event: SpineExtended, before: SessionState) -> SpineExtended | None:
             return state_message(before)
         case "brief":
             return brief_message(before, RunId(event.agent))
+        case "project":
+            return project_message(before, agent=event.agent)
         case "nudge" if event.agent == PLANNER:
             return nudge_message(before)
         case _:
