@@ -62,9 +62,10 @@ def nearest(text: str, wanted: str) -> Near | None:
 
 def _candidates(lines: list[str], old: list[str], *, size: int) -> list[int]:
     """Where the words of the text are densest."""
-    scores = _scores("\n".join(lines), set(WORD.findall("\n".join(old))))
-    sums = [0, *itertools.accumulate(scores)]
-    totals = list(map(operator.sub, sums[size:], sums))
+    totals = _scores("\n".join(lines), set(WORD.findall("\n".join(old))))
+    if size > 1:
+        sums = [0, *itertools.accumulate(totals)]
+        totals = list(map(operator.sub, sums[size:], sums))
     best = heapq.nlargest(MAX_CANDIDATES, range(len(totals)), key=totals.__getitem__)
     return [at for at in best if totals[at]]
 
