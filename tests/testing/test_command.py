@@ -61,3 +61,14 @@ def test_unknown_dialects_are_a_usage_error(tmp_path, capsys):
         main(["script.toml", "--wire-dialect", "x"])
     assert caught.value.code == 2
     assert "deepseek" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "x =", "planner = 3", "colour = 1"])
+def test_a_script_that_cannot_be_read_is_a_usage_error(tmp_path, capsys, text: str | None):
+    path = tmp_path / "script.toml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        main([str(path)])
+    assert caught.value.code == 2
+    assert "is no script that can be read" in capsys.readouterr().err

@@ -186,12 +186,17 @@ def _as_script(script: Script | Mapping[str, Any] | str | Path | None) -> Script
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a script until interrupted; the address is the first line of stdout, problems go to stderr."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        script = load_script(options.script)
+    except (OSError, ValueError, TypeError) as error:
+        parser.error(f"{options.script} is no script that can be read: {error}")
     provider = PROVIDERS[options.wire_dialect] if options.wire_dialect else None
     if options.window_tokens:
         provider = replace(provider or PROVIDERS["generic"], window_tokens=options.window_tokens)
     chaos = None if options.chaos_seed is None else Chaos(seed=options.chaos_seed, rate=options.chaos_rate)
-    with ScriptedServer(options.script, port=options.port, provider=provider, chaos=chaos) as server:
+    with ScriptedServer(script, port=options.port, provider=provider, chaos=chaos) as server:
         sys.stdout.write(server.base_url + "\n")
         sys.stdout.flush()
         try:

@@ -85,6 +85,11 @@ async def test_processor_time_of_a_process_is_limited_and_said(ground):
     assert output.endswith("[killed: a process had used 1 s of processor time]\n")
 
 
+async def test_who_only_prints_the_words_was_not_killed(ground):
+    finished, output = await ground.run("echo 'CPU time limit exceeded'")
+    assert (finished.exit_code, output) == (0, "CPU time limit exceeded\n")
+
+
 async def test_open_files_of_a_process_are_limited_and_said(ground, python):
     code = "f = [open('/dev/null') for _ in range(100)]"
     finished, output = await ground.run(f'ulimit -n; {python} -c "{code}"', open_files=64)

@@ -83,7 +83,7 @@ class Watch:
             told.append(f"[blocked: no more than {rules.processes} processes and threads at once in this sandbox]")
         if exit_code == TOO_LARGE_CODE:
             told.append(f"[killed: a file would have grown over {sized(rules.file_bytes)}]")
-        if exit_code == TOO_LONG_CODE or TOO_LONG.search(output):
+        if exit_code == TOO_LONG_CODE or (exit_code != 0 and TOO_LONG.search(output)):
             told.append(f"[killed: a process had used {rules.cpu_seconds} s of processor time]")
         if exit_code is None and after.get("cpu", 0) > self.before.get("cpu", 0):
             told.append(f"[slowed: no more than {rules.processors:g} processors at once in this sandbox]")
