@@ -20,6 +20,7 @@ from xnagent.core.spine_events import EffectClass, ManifestRecorded, ToolStarted
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage
+from xnagent.core.trees import TreeLog
 
 
 class Clock(Protocol):
@@ -279,8 +280,8 @@ class Workspaces(Protocol):
 class Trees(Protocol):
     """The trees of runs, kept in the log and made again from it."""
 
-    async def holds(self, run: RunId, base: str) -> bool:
-        """Whether the run's tree is there, begun from that commit."""
+    async def holds(self, run: RunId, base: str, *, tree: TreeLog) -> bool:
+        """Whether the run's tree is there, begun from that commit, and no other place went on with it since."""
 
     async def save(self, run: RunId, base: str, *, since: str | None) -> TreeSave:
         """The run's tree, against an earlier save if that is still known. Runs nothing that the tree could configure.
@@ -291,8 +292,8 @@ class Trees(Protocol):
     async def rebuild(self, run: RunId, base: str, *, patches: Sequence[bytes]) -> str:
         """The commit that the patches, one after another, make of the base. WorkspaceError if they do not apply."""
 
-    async def restore(self, run: RunId, base: str, *, commit: str, spools: Sequence[str]) -> Workspace:
-        """Make the run's repository again at its base, with the tree of the commit.
+    async def restore(self, run: RunId, base: str, *, commit: str, spools: Sequence[str], times: int = 1) -> Workspace:
+        """Make the run's repository again at its base, with the tree of the commit; for how many times now.
 
         Commands of these spools count as begun and not ended.
         """

@@ -68,9 +68,10 @@ def test_what_is_lost_is_told_once_also_if_it_is_restored_twice_before(state):
     state = fold(state, RunTreeRestored(run=R1, commit="one", lost=(3,)))
     assert (tree_of(state).patches, tree_of(state).unsaved) == ((P,), ())
     state = fold(state, RunTreeRestored(run=R1, commit="base", lost=(1, 2)))
-    assert tree_of(state) == TreeLog(restored=RunTreeRestored(run=R1, commit="base", lost=(1, 2, 3)))
+    made_again = RunTreeRestored(run=R1, commit="base", lost=(1, 2, 3))
+    assert tree_of(state) == TreeLog(times_restored=2, restored=made_again)
     told = SpineExtended(agent=A1, kind="message", items=(UserText(text="x", origin="harness"),))
-    assert tree_of(fold(state, told)) == TreeLog()
+    assert tree_of(fold(state, told)) == TreeLog(times_restored=2)
 
 
 @pytest.mark.parametrize(

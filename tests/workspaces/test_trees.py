@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from xnagent.core.ids import RunId
+from xnagent.core.trees import TreeLog
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 from xnagent.workspaces.trees import RunTrees
@@ -96,12 +97,16 @@ async def scenario(place, begin, changes):
     wanted, taken = seen(tree.root), await session.take(R1, base)
     assert taken.commit == since
     shutil.rmtree(place / "work" / "runs")
-    assert not await trees.holds(R1, base)
+    assert not await trees.holds(R1, base, tree=TreeLog())
     assert await trees.rebuild(R1, base, patches=patches) == since
     again = await trees.restore(R1, base, commit=since, spools=["c1"])
     assert seen(again.root) == wanted
     assert (again.scratch / "c1.run").read_bytes() == b""
-    assert await trees.holds(R1, base)
+    assert await trees.holds(R1, base, tree=TreeLog(times_restored=1, commit=saved.commit))
+    assert not await trees.holds(R1, base, tree=TreeLog()), "it is not the first any more"
+    assert not await trees.holds(R1, base, tree=TreeLog(times_restored=2)), "another place went on with it"
+    elsewhere = TreeLog(times_restored=1, commit="0" * len(base))
+    assert not await trees.holds(R1, base, tree=elsewhere), "another place saved it"
     assert (await trees.save(R1, base, since=since)).patch == b""
     assert (await session.take(R1, base)).commit == since
 

@@ -26,14 +26,15 @@ class Keeper:
     async def open(self, run: RunId, base: str) -> Workspace:
         """The run's repository: new, as it stands, or made again; then the Worker will be told what is missing."""
         was_there = self.log.state.board.runs[run].base is not None
-        if not was_there or await self.trees.holds(run, base):
-            return await self.workspaces.open_run(run, base)
         tree = work_of(self.log.state, agent_of(run)).tree
+        if not was_there or await self.trees.holds(run, base, tree=tree):
+            return await self.workspaces.open_run(run, base)
         if tree == TreeLog():
             return await self.workspaces.open_run(run, base)
         commit, lost = await self._rebuilt(run, base, tree=tree)
         await self.log.append(RunTreeRestored(run=run, commit=commit, lost=lost))
-        return await self.trees.restore(run, base, commit=commit, spools=self._begun(run))
+        restored = work_of(self.log.state, agent_of(run)).tree.times_restored
+        return await self.trees.restore(run, base, commit=commit, spools=self._begun(run), times=restored)
 
     async def save(self, run: RunId) -> None:
         """Keep the tree, if a call may have changed it since the last save; where that fails the steps stay unsaved."""

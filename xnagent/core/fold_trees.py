@@ -61,7 +61,12 @@ def _run_tree_restored(state: SessionState, event: RunTreeRestored) -> SessionSt
     earlier = () if tree.restored is None else tree.restored.lost
     restored = replace(event, lost=tuple(sorted({*earlier, *event.lost})))
     is_bare = event.commit == run.base
-    tree = TreeLog(patches=() if is_bare else tree.patches, commit=None if is_bare else event.commit, restored=restored)
+    tree = TreeLog(
+        patches=() if is_bare else tree.patches,
+        commit=None if is_bare else event.commit,
+        times_restored=tree.times_restored + 1,
+        restored=restored,
+    )
     return with_tree(state, agent_of(event.run), tree=tree)
 
 

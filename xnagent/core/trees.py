@@ -18,6 +18,8 @@ class TreeLog:
     """The newest save; None: nothing was saved."""
     unsaved: tuple[int, ...] = ()
     """Steps since then with calls that may have changed the tree."""
+    times_restored: int = 0
+    """A folder that was left before the newest time is not the tree any more."""
     restored: RunTreeRestored | None = None
     """What the Worker has not been told yet."""
 

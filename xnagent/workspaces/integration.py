@@ -56,12 +56,20 @@ class Planted:
         return self.folder / BESIDE[1]
 
     @property
+    def times_restored(self) -> int:
+        """How often the run's tree had been made again when this one was; 0: it is the first."""
+        marker = self.folder / RESTORED
+        return int(marker.read_text("utf-8")) if marker.is_file() else 0
+
+    @property
     def base(self) -> str | None:
         """The commit; None if the folder is not whole."""
         marker = self.folder / "base"
         return marker.read_text("utf-8") if marker.is_file() and self.tree.root.is_dir() else None
 
 
+RESTORED = "restored"
+"""Says in a run's folder how often its tree had been made again when this one was."""
 Dress = Callable[[Planted], Awaitable[None]]
 
 

@@ -90,8 +90,14 @@ class ProcessShell:
         return finished
 
     async def recover(self, workspace: Workspace, spool: str) -> Finished | None:
-        """After a crash: stop what still runs and say how it ended; None if it never began."""
-        return await anyio.to_thread.run_sync(_recover, spool_at(workspace.scratch, spool))
+        """After a crash: stop what still runs and say how it ended; None if it never began.
+
+        Where others may have gone on with the session at another place, no spool here proves nothing.
+        """
+        found = spool_at(workspace.scratch, spool)
+        if self._is_tied and not found.has_begun():
+            await anyio.to_thread.run_sync(found.part("run").touch)
+        return await anyio.to_thread.run_sync(_recover, found)
 
     def close(self) -> None:
         """Remove what limited the commands."""

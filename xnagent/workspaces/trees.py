@@ -18,11 +18,12 @@ import anyio.to_thread
 from xnagent.core.commits import TreeSave
 from xnagent.core.ids import RunId
 from xnagent.core.masking import Mask
+from xnagent.core.trees import TreeLog
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.changes import patch_between
 from xnagent.workspaces.folders import Tree, require_name
 from xnagent.workspaces.git import Git
-from xnagent.workspaces.integration import CHECKOUT, Planted, plant, require_commit, with_tree
+from xnagent.workspaces.integration import CHECKOUT, RESTORED, Planted, plant, require_commit, with_tree
 from xnagent.workspaces.restoring import Recorded, has_commit, patched, restore_integration, run_commit, tree_of
 from xnagent.workspaces.spool import spool_at
 from xnagent.workspaces.staging import NO_MASK, stage_all, unblock
@@ -51,9 +52,12 @@ class RunTrees:
         answer = await self._git.run("ls-tree", "-r", "-z", "--name-only", require_commit(commit))
         return tuple(sorted(os.fsdecode(name) for name in answer.output.split(b"\0") if name))
 
-    async def holds(self, run: RunId, base: str) -> bool:
-        """Whether the run's tree is there, begun from that commit."""
-        return self._planted(run).base == require_commit(base)
+    async def holds(self, run: RunId, base: str, *, tree: TreeLog) -> bool:
+        """Whether the run's tree is there, begun from that commit, and no other place went on with it since."""
+        planted = self._planted(run)
+        if planted.base != require_commit(base) or planted.times_restored != tree.times_restored:
+            return False
+        return tree.commit is None or await tree_of(self._git, tree.commit) is not None
 
     async def save(self, run: RunId, base: str, *, since: str | None) -> TreeSave:
         """The run's tree, against an earlier save if that is still known."""
@@ -82,8 +86,8 @@ class RunTrees:
             tree = await patched(self._git, tree, patch=patch)
         return await run_commit(self._git, tree, run=run, base=base)
 
-    async def restore(self, run: RunId, base: str, *, commit: str, spools: Sequence[str]) -> Tree:
-        """Make the run's repository again at its base, with the tree of the commit."""
+    async def restore(self, run: RunId, base: str, *, commit: str, spools: Sequence[str], times: int = 1) -> Tree:
+        """Make the run's repository again at its base, with the tree of the commit; for how many times now."""
 
         async def dress(planted: Planted) -> None:
             await anyio.to_thread.run_sync(shutil.copy2, planted.index, planted.saving)
@@ -91,6 +95,7 @@ class RunTrees:
             await replace(git, settings=CHECKOUT).run("read-tree", "-m", "-u", base, commit)
             for spool in spools:
                 spool_at(planted.tree.scratch, spool).part("run").touch()
+            (planted.folder / RESTORED).write_text(str(times), "utf-8")
 
         planted = await plant(self._git, require_commit(base), final=self._planted(run).folder, dress=dress)
         return planted.tree
