@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -47,6 +47,8 @@ class Defaults:
 
     repository: Path
     settings: Settings
+    translate: Callable[[Mapping[str, Any], str], dict[str, Any]] | None = None
+    """Makes a job's fields of a line in another form, and knows its place for errors; None: lines are jobs."""
 
 
 def read_jobs(path: Path, host: Host, *, defaults: Defaults) -> list[Job]:
@@ -62,7 +64,7 @@ def read_jobs(path: Path, host: Host, *, defaults: Defaults) -> list[Job]:
     places: dict[str, str] = {}
     jobs = []
     for where, line in numbered:
-        job = _job(_parse(line, where), line, where=where, defaults=defaults)
+        job = _job(_fields(line, where, defaults=defaults), line, where=where, defaults=defaults)
         _check(job, host, where=where)
         if job.job in places:
             raise UsageError(
@@ -73,6 +75,14 @@ def read_jobs(path: Path, host: Host, *, defaults: Defaults) -> list[Job]:
     return jobs
 
 
+def _fields(line: bytes, where: str, *, defaults: Defaults) -> Mapping[str, Any]:
+    fields = _parse(line, where)
+    if defaults.translate is not None:
+        return defaults.translate(fields, where)
+    check_names(fields, KEYS, where=where)
+    return fields
+
+
 def _parse(line: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
@@ -80,7 +90,6 @@ def _parse(line: bytes, where: str) -> dict[str, Any]:
         raise UsageError(f"JOB_MALFORMED: {where}: no JSON: {' '.join(str(error).split())}") from error
     if not isinstance(value, dict):
         raise UsageError(f'JOB_MALFORMED: {where}: not an object; write {{"objective": "…"}}')
-    check_names(value, KEYS, where=where)
     return value
 
 

@@ -62,7 +62,7 @@ class Results:
         result = {"id": job, **record} | ({"line": digest[:DIGEST_DIGITS]} if digest else {})
         line = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
         try:
-            _write(self.descriptor, clean(line).encode() + b"\n")
+            write_synced(self.descriptor, clean(line).encode() + b"\n")
         except OSError as error:
             raise StoreWriteError(
                 f"RESULTS_WRITE_FAILED: {self.path}: {error.strerror}; free space and run it again"
@@ -204,12 +204,12 @@ def _number(value: object) -> float:
 def _end(results: Results, rest: bytes, *, start: int) -> list[bytes]:
     """The last line has no end: finish it if only that is missing, else put it aside."""
     if _parse(rest) is not None:
-        _write(results.descriptor, b"\n")
+        write_synced(results.descriptor, b"\n")
         return [rest]
     aside = _beside(results.path, TORN_SUFFIX)
     descriptor = os.open(aside, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _write(descriptor, rest + b"\n")
+        write_synced(descriptor, rest + b"\n")
     finally:
         os.close(descriptor)
     os.ftruncate(results.descriptor, start)
@@ -226,7 +226,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and "id" in record else None
 
 
-def _write(descriptor: int, content: bytes) -> None:
+def write_synced(descriptor: int, content: bytes) -> None:
+    """Write everything; it is on the disk when this returns."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

@@ -23,6 +23,7 @@ LAB_STRATEGIES: Final = (
     "summary",
     "aligned-summary",
 )
+EXPORT_FORMATS: Final = ("atif", "otel", "swebench", "github", "jsonl")
 INSPECT_PARTS: Final = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
 
 
@@ -68,6 +69,14 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
     )
     _add_dry_run(parser)
+    parser.add_argument(
+        "--format",
+        choices=("jobs", "swebench"),
+        help="what the file holds (default jobs); swebench: instances, and --out gets predictions",
+    )
+    parser.add_argument(
+        "--repos", type=_place, metavar="DIR", help="swebench: repositories as DIR/OWNER__NAME (default: from GitHub)"
+    )
     parser.add_argument(
         "--bundle", type=_place, metavar="DIR", help="write each result there too, as SESSION.bundle for git fetch"
     )
@@ -139,6 +148,21 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", required=True, metavar="FILE.html", help="the page; - writes it to stdout")
 
 
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sessions", nargs="+", metavar="SESSION")
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=EXPORT_FORMATS,
+        help="atif: a trajectory; otel: OTLP JSON; swebench: a prediction; github: Markdown; jsonl: the events",
+    )
+    parser.add_argument("-o", "--out", metavar="FILE", help="where to (default -, stdout)")
+    parser.add_argument(
+        "--instance", action="append", metavar="ID", help="swebench: the instance, one for each session (its own name)"
+    )
+    parser.add_argument("--content", action="store_true", help="otel: with what was said; otherwise only numbers")
+
+
 def _add_session(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
 
@@ -208,6 +232,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "xnagent.cli.replay", "check every request of a session byte for byte, without a model", _add_session
     ),
     "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", _add_report),
+    "export": Command("xnagent.cli.export", "a session in a form that other programs read", _add_export),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
     "lab": Command(

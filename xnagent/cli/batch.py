@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import time
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -24,6 +26,8 @@ from xnagent.batch.jobs import Defaults, Job, read_jobs
 from xnagent.batch.plan import Plan, make_plan
 from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
+from xnagent.batch.swebench import Predictions, by_name, job_fields, results_beside
+from xnagent.cli.actions import within_actions
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_batch
 from xnagent.cli.engines import Crew, is_remote
@@ -31,14 +35,20 @@ from xnagent.cli.options import folder_of, host_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told
+from xnagent.cli.tracing import Trace, traced
 from xnagent.cli.worker import gates_of
+from xnagent.config import Settings
 from xnagent.config.entry import Role, model_entry
+from xnagent.config.load import with_settings
 from xnagent.config.secrets import mask_for
+from xnagent.config.sources import Setting
 from xnagent.core.limits import Limits
 from xnagent.errors import UsageError
+from xnagent.export import github
 from xnagent.inspect.plain import count, line, money
 
 LISTED: Final = 8
+SUMMARIZED: Final = 200
 ROLES: Final[tuple[Role, ...]] = ("planner", "worker")
 
 
@@ -46,30 +56,60 @@ def execute(arguments: Namespace, console: Console) -> int:
     """Check every line, then run those that have no result."""
     repository, host = folder_of(arguments), replace(host_of(arguments), gates=gates_of(arguments))
     settings = settings_of(arguments, host, repository=repository)
-    out = Path(arguments.out)
+    target = Path(arguments.out)
+    defaults = _defaults(arguments, repository, settings=settings)
+    out = target if defaults.translate is None else results_beside(target)
     if getattr(arguments, "ephemeral", False):
         raise UsageError("USAGE: a batch keeps its sessions, so that it can go on; leave --ephemeral out")
-    if out.resolve() == Path(arguments.jobs).resolve():
+    if Path(arguments.jobs).resolve() in {out.resolve(), target.resolve()}:
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
     is_remote(arguments)
     host.sessions.check()
-    jobs = read_jobs(Path(arguments.jobs), host, defaults=Defaults(repository=repository, settings=settings))
+    jobs = read_jobs(Path(arguments.jobs), host, defaults=defaults)
     limits, may_retry = _limits(arguments, jobs), getattr(arguments, "retry_failed", False)
     if getattr(arguments, "dry_run", False):
         whole = Limits(usd=limits.usd, tokens=limits.tokens)
         return tell_batch(host, jobs, out=out, limits=whole, may_retry=may_retry, console=console)
     console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
-    with open_results(out) as results:
+    with ExitStack() as stack:
+        results = stack.enter_context(open_results(out))
+        predictions = None
+        if target != out:
+            predictions = stack.enter_context(Predictions(path=target, host=host, jobs=by_name(jobs)))
         plan = make_plan(jobs, results, may_retry=may_retry)
         console.say(choose(settings.sandbox, host.environ).told)
         crew = Crew(host=host, arguments=arguments, batch=results.seed)
-        work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, crew=crew)
+        work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, crew=crew, predictions=predictions)
+        return _work(work, console)
+
+
+def _work(work: Work, console: Console) -> int:
+    with within_actions(dict(os.environ), console) as actions, traced(dict(os.environ), console) as trace:
+        work.trace = trace
         _introduce(work, console)
-        results.remember({job.job: job.digest for job in jobs})
+        work.results.remember({job.job: job.digest for job in work.jobs})
         end = anyio.run(_run, work, console)
-    _tell(end, console)
-    return end.exit_code
+        _tell(end, console)
+        if actions is not None:
+            told: Record = {**asdict(end), "exit_code": end.exit_code}
+            actions.summarize(github.batch_summary(told, work.told))
+            actions.output(github.batch_outputs(told))
+        return end.exit_code
+
+
+def _defaults(arguments: Namespace, repository: Path, *, settings: Settings) -> Defaults:
+    """What lines do not say. Instances of SWE-bench share repositories, so nothing is written to a checkout."""
+    folder: str | None = getattr(arguments, "repos", None)
+    if getattr(arguments, "format", "jobs") == "jobs":
+        if folder is not None:
+            raise UsageError("USAGE: --repos is for --format swebench")
+        return Defaults(repository=repository, settings=settings)
+    if getattr(arguments, "apply", False):
+        raise UsageError("USAGE: with --format swebench the result is a prediction; leave --apply out")
+    untouched = with_settings(settings, [Setting(path=("apply",), value=False, origin="--format swebench")])
+    translate = job_fields(None if folder is None else Path(folder))
+    return Defaults(repository=repository, settings=untouched, translate=translate)
 
 
 def _limits(arguments: Namespace, jobs: Sequence[Job]) -> BatchLimits:
@@ -93,6 +133,8 @@ def _introduce(work: Work, console: Console) -> None:
     jobs, plan, results = work.jobs, work.plan, work.results
     for problem in results.problems:
         console.warn(f"RESULTS_DAMAGED: {problem}")
+    for problem in work.predictions.catch_up(results.path, results.lines) if work.predictions is not None else ():
+        console.warn(problem)
     done = sum(job.job in results.done for job in jobs)
     console.say(f"{len(jobs)} jobs, {done} of them have a result already")
     notes = (
@@ -106,9 +148,9 @@ def _introduce(work: Work, console: Console) -> None:
             console.say(f"{code}: {', '.join(names[:LISTED])}{more}: {what}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Work:
-    """What there is to do."""
+    """What there is to do, and who is told of it."""
 
     host: Host
     jobs: Sequence[Job]
@@ -116,6 +158,10 @@ class Work:
     results: Results
     limits: BatchLimits
     crew: Crew
+    predictions: Predictions | None = None
+    trace: Trace | None = None
+    told: list[Record] = field(default_factory=list)
+    """The first jobs that came to an end, for a summary."""
 
 
 async def _run(work: Work, console: Console) -> BatchEnd:
@@ -151,9 +197,22 @@ async def _follow(told_of: MemoryObjectReceiveStream[Record], work: Work, *, con
     try:
         async with told_of:
             async for record in told_of:
-                await anyio.to_thread.run_sync(partial(_show, record, tally, display=display, console=console))
+                show = partial(_show, record, tally, display=display, console=console)
+                await anyio.to_thread.run_sync(partial(_take, record, work, show=show, console=console))
     finally:
         display.close()
+
+
+def _take(record: Record, work: Work, *, show: Callable[[], None], console: Console) -> None:
+    show()
+    if "problem" in record:
+        return
+    if len(work.told) < SUMMARIZED:
+        work.told.append(record)
+    if work.predictions is not None and (problem := work.predictions.add(record)) is not None:
+        console.warn(problem)
+    if work.trace is not None and record["session"]:
+        work.trace.whole(work.host.place(str(record["session"])))
 
 
 def _display(console: Console) -> Display:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -9,6 +10,7 @@ import anyio.to_thread
 
 from xnagent.cli.console import Console
 from xnagent.cli.progress import Progress
+from xnagent.core.events import Stored
 from xnagent.core.fold import fold
 from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
@@ -26,7 +28,10 @@ class Follower:
         self.place = place
         self.session = session
         self.state = SessionState()
-        self._seen = 0
+        self.watch: Callable[[Stored], None] | None = None
+        """Told of each event, too."""
+        self.seen = 0
+        """The number of the last event that was shown or skipped."""
         self._console = console
         self._progress = Progress(console)
 
@@ -34,15 +39,17 @@ class Follower:
         """Begin after what is there already."""
         for stored in self.place.events():
             self.state = fold(self.state, stored.event)
-            self._seen = stored.seq
+            self.seen = stored.seq
 
     def advance(self) -> None:
         """Show what is new."""
         if not self.place.exists():
             return
-        for stored in self.place.events(after=self._seen):
+        for stored in self.place.events(after=self.seen):
             self.state = fold(self.state, stored.event)
-            self._seen = stored.seq
+            self.seen = stored.seq
+            if self.watch is not None:
+                self.watch(stored)
             record = as_record(self.session, stored)
             if self._console.output == "jsonl":
                 self._console.record(record)

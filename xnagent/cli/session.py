@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Final, Literal, NoReturn, Protocol, cast
@@ -14,12 +15,15 @@ import anyio.abc
 
 from xnagent.app.running import Stop
 from xnagent.batch.failure import Caught, exit_code_of, failure_record
+from xnagent.cli.actions import Actions, within_actions
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
+from xnagent.cli.tracing import traced
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
+from xnagent.export import github
 from xnagent.inspect.foreseen import outcome_line
 from xnagent.inspect.plain import count, line, money, seconds, share
 from xnagent.store.place import state_or_none
@@ -43,12 +47,33 @@ class Work(Protocol):
 
 def drive(work: Work, follower: Follower, *, console: Console) -> int:
     """Run the session to its end, whatever the end is; returns the exit code, after one final record."""
-    with Caught() as caught:
-        state = anyio.run(partial(_watched, work, follower))
-        follower.finish()
-        _tell(state, console)
-        return _exit_code(state)
-    return _fail(cast("BaseException", caught.error), follower, console=console)
+    with _observed(follower, console=console) as actions:
+        with Caught() as caught:
+            state = anyio.run(partial(_watched, work, follower))
+            follower.finish()
+            _tell(state, console)
+            _tell_runner(actions, final_record(state), state=state)
+            return _exit_code(state)
+        return _fail(cast("BaseException", caught.error), follower, console=console, actions=actions)
+
+
+@contextmanager
+def _observed(follower: Follower, *, console: Console) -> Iterator[Actions | None]:
+    """Who else is told: a collector of spans, and the runner of a step."""
+    environ = dict(os.environ)
+    with within_actions(environ, console) as actions, traced(environ, console) as trace:
+        if trace is not None:
+            earlier = follower.place.events() if follower.seen else ()
+            trace.seen(stored for stored in earlier if stored.seq <= follower.seen)
+            follower.watch = trace.watch
+        yield actions
+
+
+def _tell_runner(actions: Actions | None, record: dict[str, Json], *, state: SessionState | None) -> None:
+    if actions is not None:
+        actions.summarize(github.summary(record, state))
+        actions.output(github.outputs(record))
+        actions.note = github.annotation(record)
 
 
 async def _watched(work: Work, follower: Follower) -> SessionState:
@@ -100,11 +125,14 @@ def _tell(state: SessionState, console: Console) -> None:
         console.say(text)
 
 
-def _fail(error: BaseException, follower: Follower, *, console: Console) -> NoReturn:
+def _fail(error: BaseException, follower: Follower, *, console: Console, actions: Actions | None) -> NoReturn:
     outlast_signals(exit_code_of(error))
     follower.finish()
+    state = state_or_none(follower.place)
+    record = failure_record(error, state=state)
     if console.output != "text" and not console.has_final:
-        console.record(failure_record(error, state=state_or_none(follower.place)))
+        console.record(record)
+    _tell_runner(actions, record, state=state)
     raise error
 
 

@@ -11,6 +11,7 @@ from xnagent.lab.messages import Call, Message, thread_of
 from xnagent.lab.threads import Recorded, Run, Thread
 
 MOST_NESTED: Final = 20
+UNREAD_KINDS: Final = frozenset({"note", "summary"})
 
 
 def is_atif(record: Fields) -> bool:
@@ -45,10 +46,18 @@ def _head(record: Fields) -> int:
 
 
 def _messages(record: Fields) -> Iterator[Message]:
-    """A step without a model call is something that was done for the model: text like a user's."""
+    """A step without a model call is something that was done for the model: text like a user's.
+
+    Of a trajectory that xnagent exported, `extra.kind` says what is no work: notes and what was asked for summaries.
+    """
     for number, step in enumerate(list_at(record, "steps")):
+        kind = text_at(object_at(step, "extra"), "kind")
+        if kind in UNREAD_KINDS:
+            continue
         is_call = step.get("source") == "agent" and step.get("llm_call_count") != 0
-        if is_call and not step.get("is_copied_context"):
+        if kind == "rebase":
+            yield Message(kind="compaction")
+        elif is_call and not step.get("is_copied_context"):
             yield _reply(step)
         elif number or step.get("source") != "system":
             yield Message(kind="user", text=text_at(step, "message"))
@@ -79,8 +88,15 @@ def _results(step: Fields) -> Iterator[Message]:
 
 
 def _recorded(metrics: Fields) -> Recorded | None:
-    prompt = count_at(metrics, "prompt_tokens")
-    if not prompt:
+    prompt, extra = count_at(metrics, "prompt_tokens"), object_at(metrics, "extra")
+    if not prompt or extra.get("is_estimated") is True:
         return None
     cached = min(prompt, count_at(metrics, "cached_tokens"))
-    return Recorded(fresh=prompt - cached, cached=cached, output=count_at(metrics, "completion_tokens"))
+    written = min(prompt - cached, count_at(extra, "cache_write_tokens"))
+    return Recorded(
+        fresh=prompt - cached - written,
+        cached=cached,
+        written=written,
+        written_long=min(written, count_at(extra, "cache_write_long_tokens")),
+        output=count_at(metrics, "completion_tokens"),
+    )
