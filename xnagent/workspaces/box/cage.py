@@ -3,14 +3,21 @@
 `python -I -S cage.py DESCRIPTOR COMMAND…`, where the descriptor holds fields separated by NUL: version of Landlock (0:
 files are not guarded), whether TCP is shut, the filter in hexadecimal, and then pairs of `r` or `w` and a path.
 Descriptors 3 and 4 are told whether processes were left, and what the command came to.
+
+Every command waits until this has started, so it takes what is in the interpreter (`posix`) and the compiled half of
+`ctypes`: `os` and `ctypes` itself would take as long as the rest of the way here.
 """
 
-import ctypes
-import os
+import posix
 import sys
 import time
+from _ctypes import FUNCFLAG_CDECL, FUNCFLAG_USE_ERRNO, CFuncPtr, Structure, addressof, byref, dlopen, dlsym, get_errno
+from posix import _exit
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+CLOSE_RANGE, LAST_DESCRIPTOR = 436, -1
+LIBRARY = "libc.so.6"
+"""Is loaded already. The name also means the C library to musl."""
 PATH_BENEATH = 1
 SET_DEATH_SIGNAL, SET_NO_NEW_PRIVILEGES, SET_SUBREAPER = 1, 38, 36
 DROP_BOUNDING, CHANGE_AMBIENT, CLEAR_ALL = 24, 47, 4
@@ -29,71 +36,123 @@ HANGUP, INTERRUPT, KILL, BROKEN_PIPE, ALARM, TERMINATE, CHILD, TOO_LARGE = 1, 2,
 """Signals, the same on both architectures. The module that names them takes as long to load as all the rest."""
 DEFAULT, IGNORE = 0, 1
 BLOCK, SET_MASK = 0, 2
-SET_BYTES = 128
+SET_BYTES, CHUNK_BYTES = 128, 1 << 20
 
 
-class Program(ctypes.Structure):
-    """`struct sock_fprog`."""
+class Call(CFuncPtr):
+    """A function of the C library that returns a number."""
 
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+    _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
+
+
+class Library:
+    """What is not in Python."""
+
+    def __init__(self) -> None:
+        here = dlopen(LIBRARY, 0)
+        self.capset = Call(dlsym(here, "capset"))
+        self.prctl = Call(dlsym(here, "prctl"))
+        self.sigaddset = Call(dlsym(here, "sigaddset"))
+        self.sigemptyset = Call(dlsym(here, "sigemptyset"))
+        self.signal = Call(dlsym(here, "signal"))
+        self.sigprocmask = Call(dlsym(here, "sigprocmask"))
+        self.sigwaitinfo = Call(dlsym(here, "sigwaitinfo"))
+        self.syscall = Call(dlsym(here, "syscall"))
+
+
+class Memory(Structure):
+    """Bytes that have an address, made by `from_buffer`."""
+
+    _fields_ = ()
 
 
 def main(arguments: list[str]) -> int:
     """The command's exit status."""
-    with os.fdopen(int(arguments[0]), "rb") as file:
-        fields = file.read().split(b"\0")
-    libc = ctypes.CDLL(None, use_errno=True)
+    fields = _read(int(arguments[0])).split(b"\0")
+    libc = Library()
     _control(libc, option=SET_SUBREAPER, value=1)
-    os.setpgid(0, 0)
+    posix.setpgid(0, 0)
     waited_for, before = _signals(libc, CHILD, ALARM), _signals(libc)
-    libc.signal(CHILD, ctypes.c_void_p(DEFAULT))
-    libc.sigprocmask(BLOCK, waited_for, before)
+    libc.signal(CHILD, DEFAULT)
+    libc.sigprocmask(BLOCK, byref(waited_for), byref(before))
     _control(libc, option=SET_DEATH_SIGNAL, value=ALARM)
-    child = os.fork()
+    child = posix.fork()
     if child == 0:
-        libc.sigprocmask(SET_MASK, before, None)
+        libc.sigprocmask(SET_MASK, byref(before), None)
         _become(libc, fields, line=arguments[1:])
     for number in (TERMINATE, INTERRUPT, HANGUP):
-        libc.signal(number, ctypes.c_void_p(IGNORE))
+        libc.signal(number, IGNORE)
     code = _wait_for(libc, child, signals=waited_for)
     _see_off()
-    os.write(STATUS, b'{ "exit-code": %d }\n' % code)
+    posix.write(STATUS, b'{ "exit-code": %d }\n' % code)
     return code
 
 
-def _signals(libc: ctypes.CDLL, *numbers: int) -> ctypes.Array[ctypes.c_char]:
+def _read(descriptor: int) -> bytes:
+    content = b""
+    while chunk := posix.read(descriptor, CHUNK_BYTES):
+        content += chunk
+    posix.close(descriptor)
+    return content
+
+
+def _signals(libc: Library, *numbers: int) -> Memory:
     """A `sigset_t`."""
-    made = ctypes.create_string_buffer(SET_BYTES)
-    libc.sigemptyset(made)
+    made = Memory.from_buffer(bytearray(SET_BYTES))
+    libc.sigemptyset(byref(made))
     for number in numbers:
-        libc.sigaddset(made, number)
+        libc.sigaddset(byref(made), number)
     return made
 
 
-def _become(libc: ctypes.CDLL, fields: list[bytes], *, line: list[str]) -> None:
+def _become(libc: Library, fields: list[bytes], *, line: list[str]) -> None:
     try:
-        os.setsid()
+        posix.setsid()
         _control(libc, option=SET_DEATH_SIGNAL, value=KILL)
-        os.closerange(3, 256)
+        _close_all(libc)
         for number in (BROKEN_PIPE, TOO_LARGE):
-            libc.signal(number, ctypes.c_void_p(DEFAULT))
+            libc.signal(number, DEFAULT)
         _shut_in(libc, fields)
-        os.execvp(line[0], line)
+        _run(line)
     except OSError as error:
-        os.write(2, f"cage: {error}\n".encode())
-        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else SETUP_FAILED)
+        posix.write(2, f"cage: {error}\n".encode())
+        _exit(NOT_FOUND if isinstance(error, FileNotFoundError) else SETUP_FAILED)
 
 
-def _shut_in(libc: ctypes.CDLL, fields: list[bytes]) -> None:
+def _close_all(libc: Library) -> None:
+    if libc.syscall(CLOSE_RANGE, 3, LAST_DESCRIPTOR, 0) < 0:
+        posix.closerange(3, posix.sysconf("SC_OPEN_MAX"))
+
+
+def _run(line: list[str]) -> None:
+    program = line[0]
+    if "/" in program:
+        posix.execv(program, line)
+    for folder in posix.environ.get(b"PATH", b"").split(b":"):
+        try:
+            posix.execv(folder + b"/" + program.encode(), line)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+    raise FileNotFoundError(program)
+
+
+def _shut_in(libc: Library, fields: list[bytes]) -> None:
     version, is_tcp_shut, program = int(fields[0]), fields[1] == b"1", bytes.fromhex(fields[2].decode())
     _control(libc, option=SET_NO_NEW_PRIVILEGES, value=1)
     if version:
         _guard_files(libc, version, is_tcp_shut=is_tcp_shut, rules=fields[3:])
         _drop_capabilities(libc)
-    _checked(libc.prctl(SET_SECCOMP, FILTER, ctypes.byref(Program(len(program) // 8, program))), "seccomp")
+    _filter_calls(libc, program)
 
 
-def _guard_files(libc: ctypes.CDLL, version: int, *, is_tcp_shut: bool, rules: list[bytes]) -> None:
+def _filter_calls(libc: Library, program: bytes) -> None:
+    """Tell the kernel as a `struct sock_fprog`: how many instructions, and where they are."""
+    memory = Memory.from_buffer(bytearray(program))
+    told = (len(program) // 8).to_bytes(8, "little") + addressof(memory).to_bytes(8, "little")
+    _checked(libc.prctl(SET_SECCOMP, FILTER, told), "seccomp")
+
+
+def _guard_files(libc: Library, version: int, *, is_tcp_shut: bool, rules: list[bytes]) -> None:
     every = (1 << 13) - 1
     for right, name in ((REFER, "refer"), (TRUNCATE, "truncate"), (DEVICE_IOCTL, "device ioctl")):
         every |= right if version >= FIRST_WITH[name] else 0
@@ -106,22 +165,23 @@ def _guard_files(libc: ctypes.CDLL, version: int, *, is_tcp_shut: bool, rules: l
         rights = READ_FILE | READ_FOLDER | EXECUTE if kind == b"r" else every & ~DEVICES
         _allow(libc, ruleset, path=path, rights=READ_FOLDER if kind == b"l" else rights)
     _checked(libc.syscall(RESTRICT_SELF, ruleset, 0), "landlock")
-    os.close(ruleset)
+    posix.close(ruleset)
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, *, path: bytes, rights: int) -> None:
+def _allow(libc: Library, ruleset: int, *, path: bytes, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        place = posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
     except OSError:
         return
-    if os.fstat(place).st_mode & KIND != FOLDER:
+    if posix.fstat(place).st_mode & KIND != FOLDER:
         rights &= ~ONLY_FOR_FOLDERS
     rule = rights.to_bytes(8, "little") + place.to_bytes(4, "little")
-    _checked(libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), f"landlock: {os.fsdecode(path)}")
-    os.close(place)
+    name = path.decode("utf-8", "backslashreplace")
+    _checked(libc.syscall(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), f"landlock: {name}")
+    posix.close(place)
 
 
-def _drop_capabilities(libc: ctypes.CDLL) -> None:
+def _drop_capabilities(libc: Library) -> None:
     for capability in range(64):
         if libc.prctl(DROP_BOUNDING, capability, 0, 0, 0):
             break
@@ -130,22 +190,22 @@ def _drop_capabilities(libc: ctypes.CDLL) -> None:
     _checked(libc.capset(head, bytes(24)), "capset")
 
 
-def _control(libc: ctypes.CDLL, *, option: int, value: int) -> None:
+def _control(libc: Library, *, option: int, value: int) -> None:
     _checked(libc.prctl(option, value, 0, 0, 0), f"prctl {option}")
 
 
 def _checked(result: int, what: str) -> int:
     if result < 0:
-        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise OSError(get_errno(), f"{what}: {posix.strerror(get_errno())}")
     return result
 
 
-def _wait_for(libc: ctypes.CDLL, child: int, *, signals: ctypes.Array[ctypes.c_char]) -> int:
+def _wait_for(libc: Library, child: int, *, signals: Memory) -> int:
     """The command's exit status. Ends everything if whoever wanted the command is gone."""
     while True:
-        if libc.sigwaitinfo(signals, None) == ALARM:
+        if libc.sigwaitinfo(byref(signals), None) == ALARM:
             _are_gone(KILLING_SECONDS, kill=True)
-            os._exit(128 + KILL)
+            _exit(128 + KILL)
         code = _reaped(child)
         if code is not None:
             return code
@@ -155,9 +215,9 @@ def _reaped(child: int) -> int | None:
     """Takes leave of whoever has ended; the command's exit status, if it has."""
     number = -1
     while number:
-        number, status = os.waitpid(-1, os.WNOHANG)
+        number, status = posix.waitpid(-1, posix.WNOHANG)
         if number == child:
-            code = os.waitstatus_to_exitcode(status)
+            code = posix.waitstatus_to_exitcode(status)
             return 128 - code if code < 0 else code
     return None
 
@@ -166,7 +226,7 @@ def _see_off() -> None:
     """Whoever is left gets a moment to end, and is made to then: all of them are children of this process."""
     if _are_gone(LINGER_SECONDS, kill=False):
         return
-    os.write(LEFT, b"left\n")
+    posix.write(LEFT, b"left\n")
     _are_gone(KILLING_SECONDS, kill=True)
 
 
@@ -183,7 +243,7 @@ def _are_gone(limit_seconds: float, *, kill: bool) -> bool:
 
 def _kill(number: int) -> None:
     try:
-        os.kill(number, KILL)
+        posix.kill(number, KILL)
     except OSError:
         return
 
@@ -191,7 +251,7 @@ def _kill(number: int) -> None:
 def _reap() -> bool:
     """Whether there is no child any more."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
+        while posix.waitpid(-1, posix.WNOHANG)[0]:
             pass
     except ChildProcessError:
         return True
@@ -201,7 +261,7 @@ def _reap() -> bool:
 def _descendants() -> list[int]:
     parents = {int(name): _parent_of(name) for name in _numbers()}
     found: list[int] = []
-    new = {os.getpid()}
+    new = {posix.getpid()}
     while new:
         new = {number for number, parent in parents.items() if parent in new}
         found += new
@@ -209,17 +269,17 @@ def _descendants() -> list[int]:
 
 
 def _numbers() -> list[str]:
-    with os.scandir("/proc") as entries:
+    with posix.scandir("/proc") as entries:
         return [entry.name for entry in entries if entry.name.isdigit()]
 
 
 def _parent_of(name: str) -> int:
     try:
-        with os.fdopen(os.open(f"/proc/{name}/stat", os.O_RDONLY | os.O_CLOEXEC), "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[1])
+        stat = _read(posix.open(f"/proc/{name}/stat", posix.O_RDONLY | posix.O_CLOEXEC))
+        return int(stat.rpartition(b")")[2].split()[1])
     except (OSError, IndexError):
         return -1
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))
+    _exit(main(sys.argv[1:]))
