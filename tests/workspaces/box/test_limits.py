@@ -201,6 +201,16 @@ def test_version_2_has_one_folder_below_the_place_that_can_limit_most(tmp_path, 
     assert group.counts() == {name: expected[name] for name in controllers}
 
 
+@pytest.mark.parametrize("broken", ["cpu.max", "memory.max", "pids.max"])
+def test_a_limit_that_cannot_be_set_leaves_the_others(tmp_path, broken):
+    (tmp_path / "own").write_text("0::/\n")
+    offering(tmp_path, "cpu memory pids", passed_on="cpu memory pids")
+    folder = prepare(tmp_path, *(name for name in KERNEL_MAKES if name != broken))
+    (folder / broken).mkdir()
+    group = Groups(rules=LIMITED, root=tmp_path, own=tmp_path / "own").of(tmp_path)
+    assert group.controllers == {"cpu", "memory", "pids"} - {broken.partition(".")[0]}
+
+
 def test_version_2_is_asked_for_what_it_offers_and_does_not_pass_on_yet(tmp_path):
     """One by one: together, one that is not offered would be the end of all."""
     (tmp_path / "own").write_text("0::/\n")

@@ -171,20 +171,26 @@ def _words(file: Path) -> frozenset[str]:
 
 
 def _limited(folder: Path, limits: Mapping[str, int]) -> set[str]:
-    """Make the folder and set the limits; which of them hold."""
-    done: set[str] = set()
+    """Make the folder and set the limits, each for itself; which of them hold."""
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
-        for controller, limit in limits.items():
-            for file in _files_of(folder, controller):
-                file.write_text(str(limit), "utf-8")
-                done.add(controller)
+        done = {controller for controller, limit in limits.items() if _is_set(folder, controller, limit=limit)}
         if (folder / _SWAP).exists():
-            (folder / _SWAP).write_text("0", "utf-8")
-    if not done:
-        with suppress(OSError):
-            folder.rmdir()
-    return done
+            with suppress(OSError):
+                (folder / _SWAP).write_text("0", "utf-8")
+        if done:
+            return done
+        folder.rmdir()
+    return set()
+
+
+def _is_set(folder: Path, controller: str, *, limit: int) -> bool:
+    with suppress(OSError):
+        files = _files_of(folder, controller)
+        for file in files:
+            file.write_text(str(limit), "utf-8")
+        return bool(files)
+    return False
 
 
 def _files_of(folder: Path, controller: str) -> list[Path]:
