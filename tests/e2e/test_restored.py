@@ -167,10 +167,14 @@ def test_b002_a_deleted_work_folder_is_made_again(
 
 
 def test_b002_a_command_cut_off_with_its_folder_is_not_run_again(tmp_path: Path):
-    """Killed in a command: outside of the tree it had its effect, its spool is gone with the folder."""
+    """Killed in a command: outside of the tree it had its effect, its spool is gone with the folder.
+
+    That effect comes last: the command goes on without its session, and what it wrote into a folder that is being
+    removed would stop that.
+    """
     bench = Bench(tmp_path)
     count = tmp_path / "count"
-    command = f"echo run >> {count}; echo half > half.txt; sleep 300"
+    command = f"echo half > half.txt; echo run >> {count}; sleep 300"
 
     def brain(view: RequestView) -> ReplySpec:
         if view.role == "planner":

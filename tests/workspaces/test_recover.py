@@ -156,6 +156,15 @@ async def test_only_the_process_that_was_recorded_is_stopped(workspace, shell, b
     assert (bystander.poll() is not None) == is_stopped
 
 
+@pytest.mark.parametrize("code", [0, 7])
+async def test_a_shell_that_has_written_its_result_and_not_ended_yet_left_nothing(workspace, shell, bystander, code):
+    (workspace.scratch / "c1.run").write_text(line_of(bystander.pid, 0))
+    (workspace.scratch / "c1.rc").write_text(f"{code}\n")
+    finished = await shell.recover(workspace, "c1")
+    assert (finished.exit_code, finished.ending) == (code, "exit")
+    assert bystander.poll() is not None
+
+
 @pytest.mark.parametrize("text", ["", "nonsense", "12 (x) S 1", "x (y) S " + "1 " * 30])
 async def test_a_damaged_record_names_nobody(workspace, shell, text):
     (workspace.scratch / "c1.run").write_text(text)

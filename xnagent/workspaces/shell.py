@@ -237,14 +237,24 @@ def _stop_collector(spool: Spool) -> None:
 
 def _recover(spool: Spool) -> Finished | None:
     family = spool.family()
-    if members(family):
-        if spool.ending() is None:
-            spool.stop_because("signal" if spool.exit_code() is None else "left-background")
+    linger_seconds = 0 if spool.exit_code() is None else LINGER_SECONDS
+    if not wait_until(lambda: not members(family), limit_seconds=linger_seconds):
+        _say_why(spool, family)
         end(family, grace_seconds=GRACE_SECONDS)
     collector = Family(mark=collector_mark(spool))
     if not wait_until(lambda: not members(collector), limit_seconds=DRAIN_SECONDS):
         _stop_collector(spool)
     return _finished(spool, recorded_seconds(spool)) if spool.has_begun() else None
+
+
+def _say_why(spool: Spool, family: Family) -> None:
+    """Why it is about to be stopped; a shell that only has not got to its own end yet left nothing behind."""
+    if spool.ending() is not None:
+        return
+    if spool.exit_code() is None:
+        spool.stop_because("signal")
+    elif members(family) - {family.leader}:
+        spool.stop_because("left-background")
 
 
 def _finished(spool: Spool, seconds: float) -> Finished:
