@@ -5,7 +5,8 @@
     python benchmarks/workspaces.py --files 5000     # another size
 
 Read the column `x raw`: how many times the processor time of a plain loop that writes the same files. It is what a busy
-machine changes least.
+machine changes least. `alone` is a tree that nobody made in advance; the others take the spare, which is made while the
+Planner thinks: `in the background` is how long it must think for that.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from xnagent.core.ids import RunId, SessionId
 from xnagent.workspaces.repositories import SessionWorkspaces
+from xnagent.workspaces.spares import Spare
 
 GIT = shutil.which("git") or "git"
 CP = shutil.which("cp") or "cp"
@@ -36,6 +39,7 @@ LINES = 20
 A_FOLDER = 100
 AT = "2026-11-30T12:00:00Z"
 RUNS = 3
+PAUSE_SECONDS = 0.005
 
 
 class Table:
@@ -86,14 +90,28 @@ async def measure(place: Path, count: int) -> None:
     commit_all(place / "user")
     with table.row("cp -a of the checkout"):
         await anyio.run_process([CP, "-a", str(place / "user"), str(place / "copy")])
-    session = SessionWorkspaces(
-        place / "user", place / "work", session=SessionId("s-1"), environ={"PATH": os.environ["PATH"]}
-    )
+    environ = {"PATH": os.environ["PATH"]}
+    spare = Spare(place / "work", environ=environ, least_files=1)
+    session = SessionWorkspaces(place / "user", place / "work", session=SessionId("s-1"), environ=environ, spare=spare)
     with table.row("begin"):
         base = (await session.begin(at=AT)).commit
     for number in range(RUNS):
+        with table.row(f"open run {number + 1}, alone"):
+            await session.open_run(RunId(f"alone{number}"), base)
+    async with anyio.create_task_group() as group:
+        group.start_soon(spare.keep)
+        await _with_spare(table, session, spare=spare, base=base)
+        group.cancel_scope.cancel()
+
+
+async def _with_spare(table: Table, session: SessionWorkspaces, *, spare: Spare, base: str) -> None:
+    with table.row("a spare, in the background"):
+        await _ready(spare)
+    for number in range(RUNS):
         with table.row(f"open run {number + 1}"):
             tree = await session.open_run(RunId(f"r{number}"), base)
+        with table.row("the next spare, in the background"):
+            await _ready(spare)
         (tree.root / "d0" / f"new{number}.py").write_text("new = 1\n")
         with table.row("take its one change"):
             taken = await session.take(RunId(f"r{number}"), base)
@@ -101,8 +119,17 @@ async def measure(place: Path, count: int) -> None:
         await session.merge(head=base, base=base, commit=taken.commit, message="m")
     with table.row("a fresh tree for checks"):
         await session.checkout(taken.commit, "checks")
+    await _ready(spare)
     with table.row("remove that tree"):
         await session.discard("checks")
+
+
+async def _ready(spare: Spare) -> None:
+    def wait() -> None:
+        while spare.base is None:
+            time.sleep(PAUSE_SECONDS)
+
+    await anyio.to_thread.run_sync(wait)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from xnagent.workspaces.addresses import is_address, parse_address
 from xnagent.workspaces.mirrors import Mirrors
 from xnagent.workspaces.repositories import Crossing, SessionWorkspaces
 from xnagent.workspaces.restoring import Recorded, RecordedMerge
+from xnagent.workspaces.spares import Spare
 from xnagent.workspaces.trees import RunTrees
 
 
@@ -32,6 +33,7 @@ class Places:
     """The user's folder, or a mirror."""
     workspaces: SessionWorkspaces
     trees: RunTrees
+    spare: Spare
 
     async def take_up(self, state: SessionState, artifacts: Artifacts) -> None:
         """Make the integration repository again if it is gone, then make it what the log says.
@@ -52,6 +54,7 @@ def make_places(host: Host, session: SessionId, *, repository: Path, settings: S
     """The repositories of a session."""
     folder, chosen = host.work_folder(session), settings.workspace
     mask = mask_for(host.environ, settings) if settings.secrets.files == "withhold" else Mask()
+    spare = Spare(folder, environ=host.environ)
     workspaces = SessionWorkspaces(
         repository=repository,
         folder=folder,
@@ -62,9 +65,10 @@ def make_places(host: Host, session: SessionId, *, repository: Path, settings: S
             bundles=None if chosen.bundles is None else Path(chosen.bundles).expanduser().absolute(),
             mask=mask,
         ),
+        spare=spare,
     )
     trees = RunTrees(folder, environ=host.environ, limit_bytes=chosen.save_bytes, mask=mask)
-    return Places(repository=repository, workspaces=workspaces, trees=trees)
+    return Places(repository=repository, workspaces=workspaces, trees=trees, spare=spare)
 
 
 def mirrors_of(host: Host) -> Mirrors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -250,7 +250,8 @@ async def _drive(
                 limits=prospects.limits,
             )
             reception = Reception(log=store, mailbox=mailbox_of(host, store.session), stop=stop)
-            await _until_settled(store, orchestrator, stop=stop, reception=reception)
+            keep = partial(places.spare.keep, owner=staff.owner)
+            await _until_settled(store, orchestrator, stop=stop, beside=(reception.open, keep))
     if isinstance(ending.error, StoreError):
         raise ending.error
     if store.state.settled is None:
@@ -259,6 +260,9 @@ async def _drive(
         await store.append(replace(settled, duration_seconds=seconds))
     await _tidy(store.state, places.workspaces)
     return store.state
+
+
+Work = Callable[[], Coroutine[object, object, None]]
 
 
 class Ending:
@@ -295,7 +299,7 @@ def _unsettled(error: Exception | None, state: SessionState, *, stop: Stop) -> S
     )
 
 
-async def _until_settled(store: PlacedLog, orchestrator: Orchestrator, *, stop: Stop, reception: Reception) -> None:
+async def _until_settled(store: PlacedLog, orchestrator: Orchestrator, *, stop: Stop, beside: Sequence[Work]) -> None:
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
@@ -306,7 +310,8 @@ async def _until_settled(store: PlacedLog, orchestrator: Orchestrator, *, stop: 
             group.cancel_scope.cancel()
 
         group.start_soon(watch)
-        group.start_soon(reception.open)
+        for work in beside:
+            group.start_soon(work)
         await orchestrator.run()
         group.cancel_scope.cancel()
 

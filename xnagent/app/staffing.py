@@ -38,6 +38,8 @@ class Staff:
     planner: PlannerAgent
     workers: WorkerAgent
     closing: Closing
+    owner: int | None
+    """As root: the user that commands run as, if not root."""
 
     async def step_planner(self) -> None:
         """One Planner step."""
@@ -105,7 +107,8 @@ async def staffed(
             is_saving=is_saving(settings, may_travel=may_travel(host, store.state)),
         )
         workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
-        yield Staff(planner=planner, workers=workers, closing=closing)
+        owner = None if box is None else box.grounds.owner
+        yield Staff(planner=planner, workers=workers, closing=closing, owner=owner)
     finally:
         with anyio.CancelScope(shield=True):
             await crew.aclose()

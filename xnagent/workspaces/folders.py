@@ -39,10 +39,15 @@ def require_name(name: str) -> str:
 @asynccontextmanager
 async def making(final: Path) -> AsyncIterator[Path]:
     """A new folder that gets its name when the block ends well; what had the name before is removed."""
-    temporary = final.with_name(MAKING + final.name)
+    temporary = half_made(final)
     await anyio.to_thread.run_sync(_begin, temporary)
     yield temporary
     await anyio.to_thread.run_sync(_settle, temporary, final)
+
+
+def half_made(final: Path) -> Path:
+    """Where a folder is until it is whole."""
+    return final.with_name(MAKING + final.name)
 
 
 def _begin(temporary: Path) -> None:

@@ -64,8 +64,17 @@ class Planted:
     @property
     def base(self) -> str | None:
         """The commit; None if the folder is not whole."""
-        marker = self.folder / "base"
+        marker = self.marker
         return marker.read_text("utf-8") if marker.is_file() and self.tree.root.is_dir() else None
+
+    @property
+    def marker(self) -> Path:
+        """Is there if the folder is whole."""
+        return self.folder / "base"
+
+    def settle(self, commit: str) -> None:
+        """The folder is whole now, and begins from that commit."""
+        self.marker.write_text(commit, "utf-8")
 
 
 RESTORED = "restored"
@@ -112,14 +121,20 @@ async def plant(integration: Git, commit: str, *, final: Path, dress: Dress | No
         for name in _PASSED_ON:
             _write(git_dir, name, content=_read(source / name))
         _add(git_dir, "config", content=_IDENTITY + _read(source / _SETTINGS))
-        git = Git(environ=integration.environ, git_dir=git_dir, work_tree=new.tree.root, settings=CHECKOUT)
-        await git.run("update-ref", "refs/heads/work", commit)
-        await git.run("read-tree", "--reset", "-u", commit)
-        await anyio.to_thread.run_sync(shutil.copy2, git_dir / "index", new.index)
+        await move_to(commit, new, environ=integration.environ)
         if dress is not None:
             await dress(new)
-        (folder / "base").write_text(commit, "utf-8")
+        new.settle(commit)
     return Planted(folder=final)
+
+
+async def move_to(commit: str, planted: Planted, *, environ: Mapping[str, str]) -> None:
+    """Make the files of a repository that nobody worked in those of the commit, and `work` begin there."""
+    git_dir = planted.tree.root / ".git"
+    git = Git(environ=environ, git_dir=git_dir, work_tree=planted.tree.root, settings=CHECKOUT)
+    await git.run("update-ref", "refs/heads/work", commit)
+    await git.run("read-tree", "--reset", "-u", commit)
+    await anyio.to_thread.run_sync(shutil.copy2, git_dir / "index", planted.index)
 
 
 def with_tree(integration: Git, work_tree: Path, *, index: Path) -> Git:

@@ -5,6 +5,7 @@
     FOLDER/integration.git      what is merged; bare, configured by us, borrows the user's objects
     FOLDER/runs/RUN/tree        a run's own repository; RUN/scratch is private, RUN/index and RUN/base are ours
     FOLDER/checks/NAME/tree     a fresh tree for checks
+    FOLDER/spare/tree           the next of either, in advance (spares.py)
     FOLDER/tmp                  indexes in use
 
 Whatever stands in a tree is only read with the integration repository as git folder.
@@ -36,7 +37,6 @@ from xnagent.workspaces.integration import (
     ORIGIN_REF,
     Planted,
     make_integration,
-    plant,
     require_commit,
     with_tree,
 )
@@ -44,6 +44,7 @@ from xnagent.workspaces.merging import commit_merged, merge_trees
 from xnagent.workspaces.origin import locate, resolve
 from xnagent.workspaces.restoring import run_commit
 from xnagent.workspaces.snapshots import keep_snapshot, notes_of, problems_in, take_snapshot, withheld_in
+from xnagent.workspaces.spares import Spare
 from xnagent.workspaces.staging import NO_MASK, ignored, stage_all, unblock
 
 
@@ -67,7 +68,7 @@ class SessionWorkspaces:
 
     `repository` is the user's checkout, a folder in it, or a plain folder; `folder` is the session's own and may be
     removed with it. `environ` says where programs are, and where the user's settings are that decide what is ignored.
-    `crossing` says what else comes out of it.
+    `crossing` says what else comes out of it; `spare` is the session's, so that somebody can keep it.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class SessionWorkspaces:
         session: SessionId,
         environ: Mapping[str, str],
         crossing: Crossing = NOTHING_MORE,
+        spare: Spare | None = None,
     ) -> None:
         self._repository = repository
         self._folder = folder.resolve()
@@ -85,6 +87,7 @@ class SessionWorkspaces:
         self._environ = environ
         self._crossing = crossing
         self._git = Git(environ=environ, git_dir=self._folder / "integration.git")
+        self._spare = Spare(self._folder, environ=environ) if spare is None else spare
 
     async def begin(self, *, at: str, commit: str | None = None) -> Base:
         """Take the user's tree, uncommitted and untracked work included, without touching index, stash or hooks.
@@ -119,7 +122,8 @@ class SessionWorkspaces:
         """After a crash: make the integration head what the log says, and remove what was left half-made."""
         for place in ("runs", "checks", "."):
             await anyio.to_thread.run_sync(sweep, self._folder / place)
-        await anyio.to_thread.run_sync(remove, self._folder / "tmp")
+        for place in ("tmp", "spare"):
+            await anyio.to_thread.run_sync(remove, self._folder / place)
         (self._folder / "integration.git" / f"{HEAD_REF}.lock").unlink(missing_ok=True)
         await self.advance(head)
 
@@ -127,7 +131,7 @@ class SessionWorkspaces:
         """A repository of its own at the commit; the one that is there already, if the run goes on."""
         planted = Planted(folder=self._folder / "runs" / require_name(run))
         if planted.base != require_commit(base):
-            planted = await plant(self._git, base, final=planted.folder)
+            planted = await self._spare.opened(base, final=planted.folder)
         planted.tree.scratch.mkdir(mode=0o700, exist_ok=True)
         return planted.tree
 
@@ -172,7 +176,7 @@ class SessionWorkspaces:
     async def checkout(self, commit: str, name: str) -> Tree:
         """A fresh tree of the commit for checks, as a repository of its own."""
         folder = self._folder / "checks" / require_name(name)
-        return (await plant(self._git, require_commit(commit), final=folder)).tree
+        return (await self._spare.opened(require_commit(commit), final=folder)).tree
 
     async def discard(self, name: str) -> None:
         """Remove a run's repository or a checkout."""

@@ -90,11 +90,23 @@ def give(root: Path, *, owner: int, others: Iterable[Path] = ()) -> None:
             _give_all(folder, owner=owner)
 
 
+def give_parts(root: Path, paths: Iterable[str], *, owner: int) -> None:
+    """As root: the same for these paths of a tree that the user has, the folders on the way, and its repository."""
+    parts = {part for path in paths for part in (root / path, *(root / path).parents)}
+    for part in parts:
+        if part.is_relative_to(root) and part != root:
+            _give(part, owner=owner)
+    _give_all(root / ".git", owner=owner)
+
+
 def _give_all(top: Path, *, owner: int) -> None:
     for current, folders, files in os.walk(top, topdown=False):
         for name in (*folders, *files):
-            path = Path(current, name)
-            status = path.lstat()
-            if stat.S_ISDIR(status.st_mode) or status.st_nlink == 1:
-                os.chown(path, owner, owner, follow_symlinks=False)
+            _give(Path(current, name), owner=owner)
     os.chown(top, owner, owner, follow_symlinks=False)
+
+
+def _give(path: Path, *, owner: int) -> None:
+    status = path.lstat()
+    if stat.S_ISDIR(status.st_mode) or status.st_nlink == 1:
+        os.chown(path, owner, owner, follow_symlinks=False)
