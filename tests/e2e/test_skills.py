@@ -19,6 +19,7 @@ from xnagent.core.state import spine_of
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec
 from xnagent.testing.server import ScriptedServer
+from xnagent.workspaces.box.ladder import first_that_works
 
 R1 = AgentId("r1")
 BODY = "# Port\n\nFirst do A, then see references/more.md.\n"
@@ -118,6 +119,30 @@ async def test_m113_a_users_skills_are_frozen_with_their_files(tmp_path: Path):
         "one warning with file and reason"
     )
     assert str(tmp_path) not in messages(server.bodies[0])[1]["content"]
+
+
+async def test_a_users_script_runs_in_the_box_and_stays_as_it_is(tmp_path: Path):
+    bench = Bench(tmp_path)
+    for_user(bench, "tidy", skill("tidy", "Tidy up."), **{"run.sh": "echo tidied $1\n"})
+
+    def brain(view: RequestView) -> ReplySpec:
+        if view.role == "planner":
+            if "<state>" in view.new_text:
+                return start(task("one")).reply
+            return finish().reply if "r1 settled" in view.new_text else ReplySpec(text="Waiting.")
+        if view.number == 1:
+            return reply(call("skill", name="tidy"))
+        if "Commands find" in view.new_text:
+            folder = view.new_text.rpartition("all of its files in ")[2].partition(",")[0]
+            return reply(call("bash", command=f"sh {folder}/run.sh up; echo x > {folder}/run.sh"))
+        return submit().reply
+
+    with ScriptedServer(brain=brain) as server:
+        ended = await bench.run(server, sandbox={"mode": "auto"})
+    (result,) = ended.results(R1, "bash")
+    assert result.text.startswith("tidied up\n")
+    if first_that_works(bench.host.environ):
+        assert (tmp_path / ".config/xnagent/skills/tidy/run.sh").read_text() == "echo tidied $1\n"
 
 
 async def test_m8_t25_the_list_is_told_once_and_again_appended_when_a_description_changed(tmp_path: Path):

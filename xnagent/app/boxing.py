@@ -77,8 +77,13 @@ def faults(tried: tuple[Tried, ...]) -> str:
     return "; ".join(f"{one.kind}: {one.fault}" for one in tried if one.fault)
 
 
-def box_for(host: Host, settings: SandboxSettings, *, session: SessionId, repository: Path) -> Box | None:
-    """The box of a session whose repositories are there; None where commands run without. Blocks."""
+def box_for(
+    host: Host, settings: SandboxSettings, *, session: SessionId, repository: Path, skills: tuple[Path, ...] = ()
+) -> Box | None:
+    """The box of a session whose repositories are there; None where commands run without. Blocks.
+
+    `skills` are folders of the user's that commands may read.
+    """
     choice = choose(settings, host.environ)
     if choice.kind is None:
         return None
@@ -90,6 +95,7 @@ def box_for(host: Host, settings: SandboxSettings, *, session: SessionId, reposi
         sight=sight(host.environ, has_network=rules.network),
         rules=rules,
         objects=objects,
+        skills=skills,
         hidden=(host.home.resolve(), repository.resolve()),
         owner=owner,
     )

@@ -13,6 +13,7 @@ from xnagent.agents.desk import Condenser, Place, Seat
 from xnagent.agents.prompting import system_text
 from xnagent.agents.summarizing import Summarizer
 from xnagent.app.host import Host
+from xnagent.app.project import skill_folders
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.breaks import tools_changed
@@ -92,7 +93,11 @@ class Crew:
 
     def _with_skills(self, box: FrozenToolbox) -> FrozenToolbox:
         """A tool for them, if there were any when the session began."""
-        return box.with_tools([SkillTool()]) if self.log.state.project.has_skill_tool else box
+        return (
+            box.with_tools([SkillTool(folders=skill_folders(self.host.environ, self.log.state))])
+            if self.log.state.project.has_skill_tool
+            else box
+        )
 
     async def in_force(self, seat: Seat) -> Seat:
         """The seat with the model that the log says the agent goes on with."""

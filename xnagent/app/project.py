@@ -145,6 +145,13 @@ class ProjectReader:
         )
 
 
+def skill_folders(environ: Mapping[str, str], state: SessionState) -> tuple[Path, ...]:
+    """Where the files of the session's skills are that are the user's own; none that is a link to somewhere else."""
+    top = user_skills(environ)
+    folders = [top / skill.folder for skill in state.project.skills if skill.origin == "user"]
+    return tuple(folder for folder in folders if folder.is_dir() and not folder.is_symlink())
+
+
 def _sorted(found: _Found) -> tuple[Skill, ...]:
     return tuple(skill for _, skill in sorted(found.skills.items()))
 

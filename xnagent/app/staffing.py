@@ -21,6 +21,7 @@ from xnagent.app.boxing import box_for
 from xnagent.app.crew import Crew
 from xnagent.app.host import Host
 from xnagent.app.places import Places, is_saving
+from xnagent.app.project import skill_folders
 from xnagent.app.prospects import SessionProspects
 from xnagent.config import Settings
 from xnagent.core.ids import RunId
@@ -66,8 +67,9 @@ async def _box(host: Host, state: SessionState, *, settings: Settings, repositor
     started = state.started
     if started is None:
         return None
+    skills = skill_folders(host.environ, state)
     return await anyio.to_thread.run_sync(
-        lambda: box_for(host, settings.sandbox, session=started.session, repository=repository)
+        lambda: box_for(host, settings.sandbox, session=started.session, repository=repository, skills=skills)
     )
 
 

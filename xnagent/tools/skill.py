@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from xnagent.core.project import SKILL_TOOL, contained
 from xnagent.core.project_events import Skill, SkillActivated, SkillFile
@@ -25,6 +26,8 @@ SPEC = ToolSpec(
 class SkillTool:
     """Shows a skill's instructions as they were when the session began or was last resumed."""
 
+    folders: tuple[Path, ...] = ()
+    """Of the user's skills that commands can read."""
     spec: ToolSpec = SPEC
 
     async def intend(self, call: Call) -> Intent | Outcome:
@@ -44,7 +47,7 @@ class SkillTool:
         if body is None:
             return refuse("NOT_FOUND", f"the instructions of {name} are not stored here. Go on without them.")
         return Outcome(
-            text=_shown(skills[name], body.decode("utf-8", "replace")),
+            text=_shown(skills[name], body.decode("utf-8", "replace"), folders=self.folders),
             label=f"skill {name}",
             events=(SkillActivated(agent=call.agent, skill=name),),
         )
@@ -54,10 +57,16 @@ class SkillTool:
         return None
 
 
-def _shown(skill: Skill, body: str) -> str:
+def _shown(skill: Skill, body: str, *, folders: tuple[Path, ...]) -> str:
     whose = "the repository" if skill.origin == "project" else "the user's folder"
     files = "\n".join(f"- {_place(skill, one)}" for one in skill.files)
     more = f"\n\nFiles of this skill, for `read`:\n{files}" if files else ""
+    if skill.origin == "user":
+        more += "".join(
+            f"\n\nCommands find all of its files in {folder}, where nothing can be changed."
+            for folder in folders
+            if folder.name == skill.folder
+        )
     return f'<skill name="{skill.name}" from="{whose}">\n{contained(body)}\n</skill>{more}'
 
 

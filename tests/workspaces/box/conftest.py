@@ -42,13 +42,14 @@ class Ground:
         for place in (self.tree.root, self.tree.scratch):
             place.mkdir(parents=True)
 
-    def shell(self, *, objects=(), hidden=(), **rules):
+    def shell(self, *, objects=(), hidden=(), skills=(), **rules):
         rules = Rules(**rules)
         grounds = Grounds(
             sight=sight(self.environ, has_network=rules.network),
             rules=rules,
             objects=objects,
             hidden=hidden,
+            skills=skills,
             owner=owner_for(self.kind, "test"),
         )
         return ProcessShell(self.environ, box=make_box(self.kind, grounds, environ=self.environ))

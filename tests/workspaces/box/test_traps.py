@@ -169,6 +169,20 @@ async def test_the_objects_that_a_tree_borrows_can_be_read_and_a_list_by_the_wor
     assert lenders(source / ".git" / "objects") == (source / ".git" / "objects",)
 
 
+async def test_a_users_skills_can_be_read_and_run_and_not_changed_and_may_be_gone(ground, tmp_path):
+    skill = tmp_path / "skills" / "tidy"
+    skill.mkdir(parents=True)
+    (skill / "run.sh").write_text("echo tidied $(cat $(dirname $0)/list)\n")
+    (skill / "list").write_text("all")
+    (tmp_path / "skills" / "other").write_text("not shown")
+    shell = ground.shell(skills=(skill, tmp_path / "gone"))
+    command = f"sh {skill}/run.sh; cat {skill}/../other; echo x > {skill}/list; rm -f {skill}/list; touch {skill}/new"
+    _, output = await ground.run(f"({command}) 2> /dev/null", shell=shell)
+    assert output == "tidied all\n"
+    assert sorted(path.name for path in skill.iterdir()) == ["list", "run.sh"]
+    assert (skill / "list").read_text() == "all"
+
+
 async def test_B033_what_is_left_goes_with_the_box_and_is_said(ground):
     finished, output = await ground.run("setsid sleep 300 & env -i setsid -f sleep 301; echo done")
     assert (finished.exit_code, finished.ending, output) == (0, "left-background", "done\n")

@@ -62,6 +62,7 @@ class Bubblewrap:
             *_writable((*private, workspace.root)),
             *_pinned(pins),
             *_read_only((*_borrowed(grounds), *([script] if script else []))),
+            *(word for path in grounds.skills for word in ("--ro-bind-try", str(path), str(path))),
             *("--ro-bind-data", str(accounts), "/etc/passwd"),
             *("--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"),
             *("--chdir", str(workspace.root), "--seccomp", str(descriptors[0])),
@@ -94,11 +95,14 @@ class Bubblewrap:
         for path in self.grounds.hidden:
             if is_within(path, sight.folders) and path.is_dir():
                 words += self._in_memory(str(path), mode="0755")
-        return [*words, *_folders((workspace.root.parent, workspace.scratch, *_borrowed(self.grounds)))]
+        return [*words, *_folders((workspace.root.parent, workspace.scratch, *self._lent()))]
 
     def _places(self, workspace: Workspace) -> tuple[Path, ...]:
         """Where something will be mounted: below a folder that commands can change, that would not be safe."""
-        return (workspace.root, workspace.scratch, *_borrowed(self.grounds), *self.grounds.sight.folders)
+        return (workspace.root, workspace.scratch, *self._lent(), *self.grounds.sight.folders)
+
+    def _lent(self) -> tuple[Path, ...]:
+        return (*_borrowed(self.grounds), *self.grounds.skills)
 
     def _in_memory(self, folder: str, *, mode: str = "1777") -> list[str]:
         size = ["--size", str(self.grounds.rules.temporary_bytes)] if "--size" in self.options else []

@@ -78,7 +78,7 @@ class Landlock:
     def _readable(self) -> Iterator[Path]:
         grounds = self.grounds
         shut = (*(grounds.sight.private if os.geteuid() == 0 else ()), *grounds.hidden)
-        yield from _all_open_parts(grounds.sight.folders, shut)
+        yield from _all_open_parts((*grounds.sight.folders, *grounds.skills), shut)
         yield from (part for folder in grounds.objects for part in lenders(folder))
         yield Path("/proc")
 

@@ -71,6 +71,8 @@ class Grounds:
     rules: Rules
     objects: tuple[Path, ...] = ()
     """Git objects that the session's trees borrow; read only."""
+    skills: tuple[Path, ...] = ()
+    """Folders of the user's skills; read only, and whoever removes one breaks no command."""
     hidden: tuple[Path, ...] = ()
     """What must not be seen even if it lies in a folder that is."""
     owner: int | None = None
