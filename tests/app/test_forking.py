@@ -2,20 +2,33 @@
 
 import copy
 import shutil
-from hashlib import sha256
 
+import anyio
 import pytest
 
-from tests.e2e.bench import Bench, Ended, call, delegate, finish, on, plan, reply, scripted, start, submit, task, write
+from tests.e2e.bench import (
+    Bench,
+    Ended,
+    call,
+    delegate,
+    finish,
+    on,
+    plan,
+    reply,
+    scripted,
+    start,
+    submit,
+    task,
+    until,
+    write,
+)
 from xnagent.app.forking import Fork, fork_session
 from xnagent.app.replay import replay_session, request_bytes
-from xnagent.app.running import resume_session
 from xnagent.cli.request import difference
 from xnagent.core.events import PatchMerged, RunSettled, SessionSettled, SessionStarted, Stored, UserMessageAdded
 from xnagent.core.fold import fold_all
 from xnagent.core.fork_events import SessionForked
 from xnagent.core.forking import Cut, Obstacle, cut_at
-from xnagent.core.ids import PLANNER
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineExtended, ToolFinished
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved
 from xnagent.errors import UsageError
@@ -56,21 +69,38 @@ async def run(bench: Bench, script: Script = SCRIPT, **settings: object) -> Ende
 
 @pytest.mark.parametrize("wire", ["chat", "responses", "messages"])
 async def test_the_first_request_of_a_fork_extends_what_the_origin_sent(bench: Bench, wire: str):
-    origin = await run(bench, planner__model__wire=wire, worker__model__wire=wire)
-    reply_seq = at(origin, RunSettled, run="r1")
-    fork = await fork_session(bench.host, bench.session, at=reply_seq)
+    script = scripted(on(calls=[call("record_fact", text="A fact.")], text="Hm.", times=3), finish())
+    origin = await run(bench, script, planner__model__wire=wire)
+    fork = await fork_session(bench.host, bench.session, at=at(origin, RequestStarted, request=3) - 1)
     other = of_fork(bench, fork)
-    with ScriptedServer(SCRIPT) as server:
-        ended = await other.resume(server, planner__model__wire=wire, worker__model__wire=wire)
-    before = [one.event for one in origin.events[:reply_seq] if isinstance(one.event, RequestStarted)]
-    asked = [event for event in ended.of(RequestStarted) if event.request > before[-1].request]
-    last = max(event.request for event in before if event.agent == PLANNER)
-    first = next(event for event in asked if event.agent == PLANNER)
-    bodies = {sha256(body).hexdigest(): body for body in server.bodies}
-    found = difference(request_bytes(origin.events, last), bodies[first.sha256])
-    assert found["is_extension"]
+    with ScriptedServer(scripted(finish())) as server:
+        ended = await other.resume(server, planner__model__wire=wire)
     assert (ended.code, ended.state.breaks) == (0, ())
+    (body,) = server.bodies
+    assert body == request_bytes(origin.events, 3)
+    assert difference(request_bytes(origin.events, 2), body)["is_extension"]
     assert replay_session(other.host, other.session).first is None
+
+
+async def test_a_session_that_runs_is_forked_and_does_not_notice(bench: Bench):
+    def brain(view: RequestView) -> ReplySpec:
+        return reply(call("record_fact", text=f"fact {view.number}")) if view.number < 4 else finish().reply
+
+    forks: list[Fork] = []
+
+    async def disturb() -> None:
+        place = bench.host.place(bench.session)
+        await until(lambda: place.exists() and any(isinstance(one.event, RequestStarted) for one in place.events()))
+        seq = next(one.seq for one in place.events() if isinstance(one.event, RequestStarted))
+        forks.append(await fork_session(bench.host, bench.session, at=seq))
+
+    with ScriptedServer(brain=brain) as server:
+        async with anyio.create_task_group() as group:
+            group.start_soon(disturb)
+            origin = await bench.run(server)
+    assert origin.code == 0
+    (fork,) = forks
+    assert replay_session(bench.host, fork.session).first is None
 
 
 async def test_a_request_without_its_reply_is_sent_again_as_it_was(bench: Bench):

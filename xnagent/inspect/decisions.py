@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from xnagent.core.events import (
@@ -67,7 +67,7 @@ class Parting:
     """The first decision that two sessions do not share."""
 
     common: Mapping[str, int]
-    """How many decisions are the same, by who made them: of each up to the first that is not."""
+    """How many decisions before it are the same, by who made them."""
     who: str = ""
     number: int = 0
     """Which of theirs it is, from 1; 0: the sessions do not part."""
@@ -82,19 +82,36 @@ class Parting:
 
 
 def part(here: Iterable[Stored], there: Iterable[Stored]) -> Parting:
-    """Where two sessions part; of what each did otherwise by itself, the first in the order of the log."""
+    """Where two sessions part; of what each agent did otherwise, the first in the order of the log."""
     left, right = _by_who(decisions(here)), _by_who(decisions(there))
-    names = list(dict.fromkeys((*left, *right)))
-    common = {name: _shared(left.get(name, []), right.get(name, [])) for name in names}
-    partings = []
-    for name in names:
-        sides = [side[common[name]] if common[name] < len(side) else None for side in _sides(left, right, name=name)]
-        if present := [side.seq for side in sides if side is not None]:
-            partings.append((min(present), name, sides))
+    common = {name: _shared(left.get(name, []), right.get(name, [])) for name in dict.fromkeys((*left, *right))}
+    partings = [
+        Parting(
+            common=common,
+            who=name,
+            number=shared + 1,
+            here=_one(left.get(name, []), shared),
+            there=_one(right.get(name, []), shared),
+        )
+        for name, shared in common.items()
+        if shared < max(len(left.get(name, [])), len(right.get(name, [])))
+    ]
     if not partings:
         return Parting(common=common)
-    _, who, (ours, theirs) = min(partings, key=lambda parting: parting[0])
-    return Parting(common=common, who=who, number=common[who] + 1, here=ours, there=theirs)
+    first = min(partings, key=lambda parting: min(one.seq for one in (parting.here, parting.there) if one is not None))
+    counts = [_before(side, one, common=common) for side, one in ((left, first.here), (right, first.there)) if one]
+    return replace(first, common={name: min(count[name] for count in counts) for name in common})
+
+
+def _one(side: Sequence[Decision], number: int) -> Decision | None:
+    return side[number] if number < len(side) else None
+
+
+def _before(
+    side: Mapping[str, Sequence[Decision]], parting: Decision, *, common: Mapping[str, int]
+) -> Mapping[str, int]:
+    """How many of the shared decisions of each stand before the one in which they part."""
+    return {name: sum(one.seq <= parting.seq for one in side.get(name, ())[:shared]) for name, shared in common.items()}
 
 
 def _by_who(found: Iterable[Decision]) -> dict[str, list[Decision]]:
@@ -102,12 +119,6 @@ def _by_who(found: Iterable[Decision]) -> dict[str, list[Decision]]:
     for decision in found:
         lists.setdefault(decision.who, []).append(decision)
     return lists
-
-
-def _sides(
-    left: Mapping[str, Sequence[Decision]], right: Mapping[str, Sequence[Decision]], *, name: str
-) -> tuple[Sequence[Decision], Sequence[Decision]]:
-    return left.get(name, ()), right.get(name, ())
 
 
 def _shared(left: Sequence[Decision], right: Sequence[Decision]) -> int:
