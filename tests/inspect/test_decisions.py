@@ -23,7 +23,7 @@ def stored(events: Iterable[Event], *, minute: int = 0) -> list[Stored]:
     ]
 
 
-def started(session: str = "s-a", objective: str = "Do it.", repository: str = "/home/a/repo") -> SessionStarted:
+def started(session: str = "s-a", objective: str = "Do it.", repository: str = "/srv/a/repo") -> SessionStarted:
     return SessionStarted(session=SessionId(session), objective=objective, repository=repository)
 
 
@@ -69,7 +69,7 @@ def test_in_whichever_order_agents_come_they_decide_the_same(order: list[int]):
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ('{"command": "cat /home/a/repo/x", "timeout_seconds": 5}', '{"timeout_seconds":5,"command":"cat /b/repo/x"}'),
+        ('{"command": "cat /srv/a/repo/x", "timeout_seconds": 5}', '{"timeout_seconds":5,"command":"cat /b/repo/x"}'),
         ('{"command":"xnagent inspect s-a"}', '{"command":"xnagent inspect s-b"}'),
     ],
 )
