@@ -121,7 +121,10 @@ def _side(decision: Decision | None) -> Json:
 
 def _diff_text(here: Reading, there: Reading, *, parting: Parting, asked: dict[str, Json] | None) -> list[str]:
     each = ", ".join(f"{name} {count(number)}" for name, number in parting.common.items() if number)
-    common = f"{count(sum(parting.common.values()))} decisions are the same" + (f" ({each})" if each else "")
+    total = sum(parting.common.values())
+    common = f"{count(total)} {'decision is' if total == 1 else 'decisions are'} the same" + (
+        f" ({each})" if each else ""
+    )
     if parting.is_same:
         return [f"{common}, and there are no others"]
     sides = [(here.session, parting.here), (there.session, parting.there)]
