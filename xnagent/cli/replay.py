@@ -22,6 +22,7 @@ from xnagent.store.place import Place
 
 DIFFERS: Final = 3
 SHOWN_CHARACTERS: Final = 400
+MOST_EVENTS: Final = 1 << 40
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -57,7 +58,7 @@ def _difference(first: Difference) -> str:
 
 
 def _stand(place: Place, at: int, *, console: Console) -> int:
-    events = tuple(islice(place.events(), at + 1))
+    events = tuple(islice(place.events(), min(at, MOST_EVENTS) + 1))
     if at > len(events):
         raise UsageError(f"there is no event {at}; session {place.name} has {len(events)}")
     following = events[at] if at < len(events) else None
