@@ -45,4 +45,4 @@ RECORDED = ManifestRecorded(
 def test_M42_what_is_otherwise_than_recorded_is_named(recorded: ManifestRecorded, told: str | None):
     found = list(changed_since(recorded))
     assert len(found) == (told is not None)
-    assert all(told in one for one in found)
+    assert all(told in one.what for one in found)

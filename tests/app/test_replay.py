@@ -30,7 +30,7 @@ async def test_M91_a_whole_session_comes_out_the_same_again(bench: Bench):
     replayed = replay_session(bench.host, bench.session)
     assert replayed.problems == []
     assert replayed.requests == len(server.bodies)
-    assert replayed.calls == 6
+    assert replayed.calls == 7
     assert replayed.messages == len(ended.told(kind="objective") + ended.told(kind="baseline") + ended.told()) + 2
 
 

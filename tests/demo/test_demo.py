@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from xnagent.app.forking import fork_session
 from xnagent.app.host import Host
 from xnagent.app.replay import replay_session, request_bytes
 from xnagent.cli.console import STDERR, Console
@@ -20,6 +21,7 @@ from xnagent.cli.demo import judged, make_repository, with_python
 from xnagent.config.places import shipped
 from xnagent.core.events import CheckFinished, RunLaunched, RunSettled, Stored
 from xnagent.core.fold import fold_all
+from xnagent.core.forking import Cut, cut_at
 from xnagent.core.ids import PLANNER
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
@@ -174,6 +176,18 @@ def test_it_can_be_replayed(demo: Demo):
     found = replay_session(Host(home=demo.kept / "home", environ={}), demo.database.stem)
     assert found.problems == []
     assert found.requests == demo.state.request_count
+
+
+def test_it_can_be_forked_between_its_calls_and_each_fork_replays_clean(demo: Demo, tmp_path: Path):
+    host, session = Host(home=tmp_path, environ={}), demo.database.stem
+    shutil.copytree(demo.database.parent, tmp_path / "sessions")
+    events = demo.events
+    for seq in range(40, len(events), 45):
+        found = cut_at(events, seq)
+        at = found.seq if isinstance(found, Cut) else found.before
+        fork = anyio.run(partial(fork_session, host, session, at=at))
+        assert replay_session(host, fork.session).first is None
+        assert [one.event for one in host.place(fork.session).events()][1:at] == [one.event for one in events[1:at]]
 
 
 def test_no_request_ends_with_what_the_model_said_last(demo: Demo):

@@ -12,7 +12,9 @@ from tests.cli.harness import Shell
 from tests.e2e.bench import Bench, call, delegate, finish, plan, reply, submit, task, until
 from tests.e2e.command import begin, finished, kill, run_line, wait_until
 from tests.e2e.test_crash import sensible
+from xnagent.app.forking import fork_session
 from xnagent.app.replay import replay_session
+from xnagent.core.events import RunSettled
 from xnagent.store.postgres.places import sessions_in
 from xnagent.testing.choice import RequestView
 from xnagent.testing.script import ReplySpec
@@ -117,3 +119,18 @@ def test_B048_a_command_of_a_killed_process_has_no_effect_after_another_home_wen
         code, _, err = finished(process)
     assert code == 0, err
     assert effects.read_text() == "effect\n"
+
+
+async def test_a_session_in_a_database_is_forked_there_and_goes_on(url: str, tmp_path: Path):
+    bench = Bench(tmp_path, store=sessions_in(url))
+    with ScriptedServer(brain=sensible) as server:
+        origin = await bench.run(server, checks=(CHECK,), apply=False)
+        cut = next(one.seq for one in origin.events if isinstance(one.event, RunSettled))
+        fork = await fork_session(bench.host, bench.session, at=cut)
+        bench.host.place(bench.session).forget()
+        bench.session = fork.session
+        ended = await bench.resume(server, checks=(CHECK,))
+    assert (ended.outcome, ended.code) == ("completed", 0)
+    assert ended.events[1:cut] == origin.events[1:cut]
+    assert bench.read("a.py") == "x = 2\n"
+    assert not list(bench.host.home.glob("sessions/*.db")), "nothing of it is kept in files"

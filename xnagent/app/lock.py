@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import resources
@@ -76,18 +77,33 @@ def _definitions(role: str) -> str:
     return worker_toolbox(ProcessShell(environ={}), rules=Rules()).definitions
 
 
-def changed_since(recorded: ManifestRecorded) -> Iterator[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Something before a history that is otherwise here than it was for whoever recorded."""
+
+    segment: str
+    """The part of a request that it makes: `system`, `tools`, or all of it: `renderer`."""
+    source: str
+    """The file or the definitions that it comes from."""
+    what: str
+    """For people."""
+
+
+def changed_since(recorded: ManifestRecorded) -> Iterator[Changed]:
     """What is otherwise here than it was for whoever recorded; a manifest of no known role is passed over."""
     role = recorded.role.partition(":")[0]
     if recorded.renderer and recorded.wire in VERSIONS and recorded.renderer != renderer_of(recorded.wire):
         here = renderer_of(recorded.wire)
-        yield f"another renderer: {recorded.renderer} made the requests of {recorded.role}, {here} does here"
+        what = f"another renderer: {recorded.renderer} made the requests of {recorded.role}, {here} does here"
+        yield Changed(segment="renderer", source=here, what=what)
     if role not in ROLES:
         return
-    if (text := system_text(role)) != recorded.system:
-        yield f"prompts/{role}.md is another: {_short(recorded.system)} was recorded, {_short(text)} is here"
     if names := list(_changed_tools(recorded.tools, _definitions(role))):
-        yield f"other definitions of tools of {recorded.role}: {', '.join(names)}"
+        what = f"other definitions of tools of {recorded.role}: {', '.join(names)}"
+        yield Changed(segment="tools", source=", ".join(names), what=what)
+    if (text := system_text(role)) != recorded.system:
+        what = f"prompts/{role}.md is another: {_short(recorded.system)} was recorded, {_short(text)} is here"
+        yield Changed(segment="system", source=f"prompts/{role}.md", what=what)
 
 
 def _changed_tools(before: str, after: str) -> Iterable[str]:

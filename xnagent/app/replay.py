@@ -5,50 +5,44 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Final
 
-from xnagent.agents.prompting import brief_message, project_message
+from xnagent.agents.prompting import (
+    FULL,
+    LAST_STEP,
+    SUBMIT_NUDGE,
+    brief_message,
+    harness_message,
+    inbox_message,
+    missed_message,
+    project_message,
+)
+from xnagent.agents.worker import unanswered_text
 from xnagent.app.crew import worker_policy
 from xnagent.app.host import Host
-from xnagent.app.lock import changed_since
+from xnagent.app.lock import ROLES, changed_since
+from xnagent.app.recalling import STATE_TOOL_EVENTS, is_recalled, is_same_call
 from xnagent.app.resummarized import is_same_summary
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_names
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.clearing import old_results
-from xnagent.core.events import (
-    Event,
-    FactCorrected,
-    FactRecorded,
-    FactRetracted,
-    FinishRequested,
-    LimitReached,
-    ProgressNoted,
-    RunCancelRequested,
-    RunMessageSent,
-    RunStarted,
-    RunSubmitted,
-    SessionResumed,
-    SessionStarted,
-    Stored,
-    TaskAdded,
-    TaskDropped,
-    TaskRevised,
-)
+from xnagent.core.decide import outcome_of
+from xnagent.core.events import Event, SessionResumed, SessionSettled, SessionStarted, Stored
 from xnagent.core.fallback import CHOSEN, Candidate, replacement
 from xnagent.core.fold import fold
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, Ticket, owner_of, role_of
 from xnagent.core.items import ToolResult
-from xnagent.core.masking import is_same_but_masked
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.pruning import long_results, plan_pruning
 from xnagent.core.rebase import RebasePolicy, Room, kept_tail, plan_rebase, room_for
-from xnagent.core.reserving import Prospect
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
     ManifestRecorded,
     ModelReplaced,
     RequestFailed,
     RequestStarted,
+    ResultShortened,
     SpineExtended,
     SpineRebased,
     ToolFinished,
@@ -57,29 +51,10 @@ from xnagent.core.state import SessionState, ratio_of, spine_of, work_of
 from xnagent.core.summary_events import SummaryMade
 from xnagent.errors import UsageError
 from xnagent.models.wires import encode
-from xnagent.ports import Call, Outcome
 from xnagent.store.artifacts import digest, ticket_of
-from xnagent.tools.facts import fact_tools, reporting_tools
-from xnagent.tools.planning import planning_tools
-from xnagent.tools.state_tool import StateTool
-from xnagent.tools.toolbox import toolbox
 
-STATE_TOOL_EVENTS = (
-    TaskAdded,
-    TaskRevised,
-    TaskDropped,
-    RunStarted,
-    RunMessageSent,
-    RunCancelRequested,
-    FactRecorded,
-    FactCorrected,
-    FactRetracted,
-    FinishRequested,
-    LimitReached,
-    ProgressNoted,
-    RunSubmitted,
-)
-"""What state tools put into the log, just before their result."""
+COMPUTED: Final = frozenset({"completed", "failed", "partial", "blocked", "limit", "deadline", "provider_error"})
+"""Ends that come out of the state; others are told by what a process met."""
 
 
 def request_bytes(events: Iterable[Stored], request: int) -> bytes:
@@ -140,6 +115,22 @@ def _body(state: SessionState, started: RequestStarted) -> bytes:
     return encode(manifest, items, long_items=started.long_items, agent=owner_of(started.agent))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that did not come out as it was recorded."""
+
+    seq: int
+    """Of the event that shows it."""
+    request: int | None
+    """The first request that it is in; None: no request came after it."""
+    agent: str
+    segment: str
+    """The part of the request: `system`, `tools`, `renderer`, the kind of a message, a tool's result, `body`."""
+    source: str
+    """The file or definition that is another here; empty: what is stored does not agree with itself."""
+    what: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Replayed:
     """What a replay found."""
@@ -156,6 +147,8 @@ class Replayed:
     """What this xnagent has otherwise than the one that recorded: renderer, prompts, tools. The record is kept."""
     problems: list[str] = field(default_factory=list)
     """What did not come out the same, with its place in the log."""
+    first: Difference | None = None
+    """The first of all of these, in the order of the log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,6 +160,12 @@ class _Replay:
     settings: Settings = field(default_factory=Settings)
     pending: list[tuple[SessionState, Event]] = field(default_factory=list)
     """Events that may be a state tool's whose result has not come yet, each with the state before it."""
+    cut: set[tuple[AgentId, CallId]] = field(default_factory=set)
+    """Calls whose result was too long to stand in a history whole."""
+    rebased_from: SessionState | None = None
+    """The state before the last event, if that was a rebase."""
+    waiting: str | None = None
+    """Of the first difference, while no request with it was found: its agent, or the manifest."""
 
     def take(self, stored: Stored) -> None:
         """Fold one event and compare what can be made again."""
@@ -174,24 +173,34 @@ class _Replay:
         if isinstance(event, SessionStarted | SessionResumed) and event.settings:
             self.settings = Settings.model_validate_json(event.settings)
         self.state = fold(before, event)
+        self._compare(event, before, seq=stored.seq)
+        self.rebased_from = before if isinstance(event, SpineRebased) else None
+        self._keep(event, before)
+
+    def _compare(self, event: Event, before: SessionState, *, seq: int) -> None:
         match event:
             case ManifestRecorded():
-                self.found.changed += [f"event {stored.seq}: {what}" for what in changed_since(event)]
+                self._head(event, seq=seq)
             case RequestStarted():
-                self._request(event, stored.seq)
+                self._request(event, seq)
             case SpineExtended():
-                self._message(event, before, seq=stored.seq)
+                self._message(event, before, seq=seq)
             case SpineRebased():
-                self._rebase(event, before, seq=stored.seq)
+                self._rebase(event, before, seq=seq)
             case SummaryMade() if not is_same_summary(event, before):
-                self._differs(stored.seq, f"summary {event.round} of {event.agent}: another text or other values")
+                what = f"summary {event.round} of {event.agent}: another text or other values"
+                self._differs(seq, what, agent=event.agent, segment="summary")
             case ModelReplaced():
-                self._replacement(event, before, seq=stored.seq)
+                self._replacement(event, before, seq=seq)
+            case ResultShortened():
+                self.cut.add((event.agent, event.call_id))
             case ToolFinished():
-                self._call(event, before, seq=stored.seq)
+                self._call(event, before, seq=seq)
+            case SessionSettled() if event.outcome in COMPUTED and event.outcome != outcome_of(before):
+                what = f"end of the session: {event.outcome} was recorded, its state says {outcome_of(before)}"
+                self._differs(seq, what, agent=PLANNER, segment="end")
             case _:
                 pass
-        self._keep(event, before)
 
     def _keep(self, event: Event, before: SessionState) -> None:
         if isinstance(event, STATE_TOOL_EVENTS):
@@ -199,19 +208,37 @@ class _Replay:
         else:
             self.pending.clear()
 
+    def _head(self, event: ManifestRecorded, *, seq: int) -> None:
+        for one in changed_since(event):
+            self.found.changed.append(f"event {seq}: {one.what}")
+            self._first(seq, one.what, agent=event.role, segment=one.segment, source=one.source)
+        for segment, text, recorded in _digests(event):
+            if recorded and sha256(text.encode()).hexdigest() != recorded:
+                what = f"{segment} of {event.role}: other text than its hash says"
+                self._differs(seq, what, agent=event.role, segment=segment)
+        if self.found.first is not None and self.found.first.seq == seq:
+            self.waiting = event.manifest
+
     def _request(self, event: RequestStarted, seq: int) -> None:
         self.found.requests += 1
         body = _body(self.state, event)
         if sha256(body).hexdigest() != event.sha256:
-            self._differs(seq, f"request {event.request}: other bytes ({len(body):,} for {event.size_bytes:,})")
+            what = f"request {event.request}: other bytes ({len(body):,} for {event.size_bytes:,})"
+            self._differs(seq, what, agent=event.agent, segment="body")
+        if self.found.first is not None and self.waiting in {event.agent, event.manifest}:
+            self.found.first = replace(self.found.first, request=event.request, agent=event.agent)
+            self.waiting = None
 
     def _message(self, event: SpineExtended, before: SessionState, *, seq: int) -> None:
-        made = _remade(event, before)
+        if event.kind == "message" and event.agent == PLANNER:
+            made = None if self.rebased_from is None else missed_message(self.rebased_from)
+        else:
+            made = _remade(event, before, settings=self.settings)
         if made is None:
             return
         self.found.messages += 1
         if made.items != event.items:
-            self._differs(seq, f"{event.kind} of {event.agent}: other text")
+            self._differs(seq, f"{event.kind} of {event.agent}: other text", agent=event.agent, segment=event.kind)
 
     def _rebase(self, event: SpineRebased, before: SessionState, *, seq: int) -> None:
         self.found.rebases += 1
@@ -219,7 +246,7 @@ class _Replay:
         room = _room(before, event)
         if event.cause == "prune":
             if plan_pruning(spine, room=room, tickets=_pruned(spine)).items != event.items:
-                self._differs(seq, f"pruning of {event.agent}: another spine")
+                self._differs(seq, f"pruning of {event.agent}: another spine", agent=event.agent, segment="prune")
             return
         cause = work_of(before, event.agent).summary.cause if event.cause == "summary" else event.cause
         room = room_for(spine, room, cause=cause)
@@ -229,7 +256,7 @@ class _Replay:
         tickets = tickets_for(spine, room, policy=policy) if event.edition > 1 else {}
         plan = plan_rebase(spine, checkpoint(before, event.agent), room=room, policy=policy, tickets=tickets)
         if plan.items != event.items:
-            self._differs(seq, f"rebase of {event.agent}: another spine")
+            self._differs(seq, f"rebase of {event.agent}: another spine", agent=event.agent, segment="checkpoint")
 
     def _replacement(self, event: ModelReplaced, before: SessionState, *, seq: int) -> None:
         """Prices are of the table of that day; who goes on, and with what of the lineage, is not."""
@@ -242,16 +269,22 @@ class _Replay:
         failed = RequestFailed(agent=event.agent, request=event.request or 0, fault=event.cause, detail=event.detail)
         made = replacement(before, failed, chain=[Candidate(model=name) for name in chain])
         if made is None or replace(made, price_usd=event.price_usd) != event:
-            self._differs(seq, f"replacement of {event.replaced} for {event.agent}: another model or loss")
+            what = f"replacement of {event.replaced} for {event.agent}: another model or loss"
+            self._differs(seq, what, agent=event.agent, segment="model")
 
     def _call(self, event: ToolFinished, before: SessionState, *, seq: int) -> None:
         calls = [call for call in spine_of(before, event.agent).open_calls if call.call_id == event.call_id]
-        names = {tool.spec.name for tool in _state_tools(self.settings)}
-        if not calls or event.code != "ok" or event.tool not in names:
+        is_cut = (event.agent, event.call_id) in self.cut
+        if not calls or is_cut or not is_recalled(event, self.settings):
             return
         self.found.calls += 1
-        if not any(self._is_same(event, calls[0].arguments, own=own) for own in self._candidates(before)):
-            self._differs(seq, f"{event.tool} of {event.agent}: another outcome")
+        found = (
+            is_same_call(event, calls[0].arguments, state=state, own=own, settings=self.settings)
+            for state, own in self._candidates(before)
+        )
+        if not any(found):
+            what = f"{event.tool} of {event.agent}: another outcome"
+            self._differs(seq, what, agent=event.agent, segment=f"result of {event.tool}")
 
     def _candidates(self, before: SessionState) -> Iterator[tuple[SessionState, list[Event]]]:
         """What the call may have found and done: its own events are the newest of those pending, older ones are not."""
@@ -259,70 +292,26 @@ class _Replay:
             found = self.pending[start][0] if start < len(self.pending) else before
             yield found, [event for _, event in self.pending[start:]]
 
-    def _is_same(self, event: ToolFinished, arguments: str, *, own: tuple[SessionState, list[Event]]) -> bool:
-        tools = _state_tools(self.settings, own[1])
-        made = _made_again(event, arguments, state=own[0], tools=tools)
-        if made is None or not (event.text.endswith(made.text) or is_same_but_masked(made.text, event.text)):
-            return False
-        pairs = zip(made.events, own[1], strict=False)
-        return len(made.events) == len(own[1]) and all(a == b or is_same_but_masked(str(a), str(b)) for a, b in pairs)
-
-    def _differs(self, seq: int, what: str) -> None:
+    def _differs(self, seq: int, what: str, *, agent: str, segment: str) -> None:
         self.found.problems.append(f"event {seq}: {what}")
+        self._first(seq, what, agent=agent, segment=segment, source="")
+
+    def _first(self, seq: int, what: str, *, agent: str, segment: str, source: str) -> None:
+        if self.found.first is None:
+            self.waiting = agent
+            self.found.first = Difference(seq=seq, request=None, agent=agent, segment=segment, source=source, what=what)
 
 
-def _made_again(
-    event: ToolFinished, arguments: str, *, state: SessionState, tools: Iterable[StateTool]
-) -> Outcome | None:
-    tool = {tool.spec.name: tool for tool in tools}.get(event.tool)
-    if tool is None:
-        return None
-    parsed = toolbox([tool]).parse(event.tool, arguments)
-    if isinstance(parsed, Outcome):
-        return parsed
-    nothing = _Nothing()
-    call = Call(
-        agent=event.agent,
-        call_id=event.call_id,
-        arguments=parsed.arguments,
-        state=state,
-        artifacts=nothing,
-        history=nothing,
-    )
-    return tool.act(call)
+def _digests(event: ManifestRecorded) -> Iterator[tuple[str, str, str]]:
+    """Of the roles' own; that of a request for a summary is made of one of them."""
+    if event.role.partition(":")[0] not in ROLES:
+        return
+    yield "system", event.system, event.system_sha256
+    yield "tools", event.tools, event.tools_sha256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Foreseen:
-    """What was foreseen when the run began: of histories and prices of that day, so it is not made again."""
-
-    events: tuple[Event, ...] = ()
-
-    def of(self, _state: SessionState, started: RunStarted) -> Prospect | None:
-        known = [event.forecast for event in self.events if isinstance(event, RunStarted) and event.run == started.run]
-        return Prospect(forecast=known[0]) if known and known[0] is not None else None
-
-
-def _state_tools(settings: Settings, own: Iterable[Event] = ()) -> tuple[StateTool, ...]:
-    planning = planning_tools(limits=settings.limits.to_limits(), prospects=_Foreseen(events=tuple(own)))
-    return (*planning, *fact_tools(), *reporting_tools())
-
-
-class _Nothing:
-    """State tools read neither artifacts nor history; what they store is in the session's file already."""
-
-    def put(self, data: bytes, *, is_verbatim: bool = False) -> Ticket:
-        return ticket_of(digest(data))
-
-    async def get(self, ticket: Ticket) -> bytes | None:
-        raise NotImplementedError
-
-    async def history(self, agent: AgentId) -> tuple[Stored, ...]:
-        raise NotImplementedError
-
-
-def _remade(event: SpineExtended, before: SessionState) -> SpineExtended | None:
-    """The message made anew from the state before it; None for kinds that are not made from state alone."""
+def _remade(event: SpineExtended, before: SessionState, *, settings: Settings) -> SpineExtended | None:
+    """The message made anew from the state before it; None for what is not made from state alone."""
     match event.kind:
         case "objective":
             return objective_message(before)
@@ -332,10 +321,22 @@ def _remade(event: SpineExtended, before: SessionState) -> SpineExtended | None:
             return brief_message(before, RunId(event.agent))
         case "project":
             return project_message(before, agent=event.agent)
+        case "message":
+            return inbox_message(before, run=RunId(event.agent))
         case "nudge" if event.agent == PLANNER:
             return nudge_message(before)
+        case "nudge" if owner_of(event.agent) == event.agent:
+            return harness_message(RunId(event.agent), _nudge(before, event.agent, settings=settings))
         case _:
             return None
+
+
+def _nudge(state: SessionState, agent: AgentId, *, settings: Settings) -> str:
+    """What a Worker is to be told: that it answered without a call, or that this is its last step."""
+    work = work_of(state, agent)
+    if not work.nudged and unanswered_text(spine_of(state, agent)) is not None:
+        return SUBMIT_NUDGE
+    return LAST_STEP if work.steps == settings.limits.to_limits().run_steps - 1 else FULL
 
 
 def _room(state: SessionState, event: SpineRebased) -> Room:

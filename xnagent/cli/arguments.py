@@ -143,6 +143,37 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
 
 
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
+        "--at",
+        type=_count,
+        metavar="N",
+        help="stop after event N, as `inspect --events` numbers them, and show how the session stood",
+    )
+    either.add_argument("--diff", metavar="OTHER", help="show the first decision that session OTHER made otherwise")
+    parser.add_argument("--json", action="store_true", help="as --output json")
+
+
+def _add_fork(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument(
+        "--at",
+        type=_count,
+        required=True,
+        metavar="N",
+        help="the last event that the new session has, as `inspect --events` numbers them",
+    )
+    parser.add_argument(
+        "--message", action="append", metavar="TEXT", help="something more for the Planner of the new one (repeatable)"
+    )
+    parser.add_argument("--run", action="store_true", help="go on with the new session at once, as `resume` does")
+    parser.add_argument("--json", action="store_true", help="as --output json")
+    _add_model(parser)
+    _add_limits(parser)
+
+
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("-o", "--out", required=True, metavar="FILE.html", help="the page; - writes it to stdout")
@@ -161,10 +192,6 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         "--instance", action="append", metavar="ID", help="swebench: the instance, one for each session (its own name)"
     )
     parser.add_argument("--content", action="store_true", help="otel: with what was said; otherwise only numbers")
-
-
-def _add_session(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
@@ -229,8 +256,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "rebase": Command("xnagent.cli.rebase", "what a rebase of a session's histories would do now", _add_rebase),
     "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),
     "replay": Command(
-        "xnagent.cli.replay", "check every request of a session byte for byte, without a model", _add_session
+        "xnagent.cli.replay", "run a session again from its log, without a model, and check every byte", _add_replay
     ),
+    "fork": Command("xnagent.cli.fork", "a new session that goes on from a point in another one's log", _add_fork),
     "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", _add_report),
     "export": Command("xnagent.cli.export", "a session in a form that other programs read", _add_export),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from xnagent.core.board import Evidence, SubmitStatus
 from xnagent.core.forecast import Forecast
+from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
 from xnagent.core.project_events import ProjectEvent
 from xnagent.core.spine_events import (
@@ -34,7 +35,7 @@ from xnagent.core.spine_events import (
     WindowFilled,
 )
 from xnagent.core.summary_events import SummaryEvent
-from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
+from xnagent.core.tree_events import Snapshot, TreeEvent
 
 Outcome = Literal[
     "completed",
@@ -339,6 +340,7 @@ class SessionSettled:
 Event: TypeAlias = (
     SessionStarted
     | SessionResumed
+    | SessionForked
     | UserMessageAdded
     | TaskAdded
     | TaskRevised
@@ -380,8 +382,7 @@ Event: TypeAlias = (
     | ResultShortened
     | PrefixBroken
     | CacheDrifted
-    | RunTreeSaved
-    | RunTreeRestored
+    | TreeEvent
     | SummaryEvent
     | ProjectEvent
 )

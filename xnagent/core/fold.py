@@ -10,6 +10,7 @@ from xnagent.core import fold_project, fold_spine, fold_summary, fold_trees
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import forgive
+from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import PLANNER, RunId, agent_of, role_of
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import first_line
@@ -112,6 +113,10 @@ def _session_resumed(state: SessionState, event: ev.SessionResumed) -> SessionSt
 def _is_unfinished_end(state: SessionState) -> bool:
     """Whether the session was cut short in its last part, so that what the Planner said at the end still stands."""
     return state.settled is None or state.settled.outcome in {"interrupted", "deadline", "error"}
+
+
+def _session_forked(state: SessionState, event: SessionForked) -> SessionState:
+    return evolve(state, forked=event)
 
 
 def _user_message_added(state: SessionState, event: ev.UserMessageAdded) -> SessionState:
@@ -321,6 +326,7 @@ def _session_settled(state: SessionState, event: ev.SessionSettled) -> SessionSt
 _HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]] = {
     ev.SessionStarted: _session_started,
     ev.SessionResumed: _session_resumed,
+    SessionForked: _session_forked,
     ev.UserMessageAdded: _user_message_added,
     ev.TaskAdded: _task_added,
     ev.TaskRevised: _task_revised,

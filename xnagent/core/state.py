@@ -16,6 +16,7 @@ from xnagent.core.events import (
     SessionStarted,
 )
 from xnagent.core.forecast import AgentUse
+from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
 from xnagent.core.project import Project
 from xnagent.core.spine import Spine
@@ -164,6 +165,8 @@ class SessionState:
     spent_seconds: float = 0.0
     """Time that earlier processes spent on it."""
     epoch: int = 1
+    forked: SessionForked | None = None
+    """The newest fork that this session comes from."""
     project: Project = field(default_factory=Project)
     """Instructions and skills."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from xnagent.core.ids import RunId, Ticket
 
@@ -45,3 +45,6 @@ class RunTreeRestored:
     lost: tuple[int, ...] = ()
     """Steps whose effect on the tree may be missing."""
     type: Literal["run_tree_restored"] = "run_tree_restored"
+
+
+TreeEvent: TypeAlias = RunTreeSaved | RunTreeRestored

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Protocol
 
 from xnagent.core.events import SessionResumed, Stored
+from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.core.state import SessionState
 from xnagent.errors import StoreError, UsageError
@@ -147,9 +149,14 @@ def state_at(place: Place) -> SessionState:
 
 
 def unsettled_seconds(place: Place) -> float:
-    """How long the last process worked on the session, by the times of its first and last event."""
+    """How long the last process worked on the session, by the times of its first and last event.
+
+    Who forked it did not work on it.
+    """
     began = ended = None
     for stored in place.events():
+        if isinstance(stored.event, SessionForked):
+            continue
         ended = stored.at
         if began is None or isinstance(stored.event, SessionResumed):
             began = stored.at
@@ -160,11 +167,16 @@ def unsettled_seconds(place: Place) -> float:
 
 
 def idle_seconds(place: Place, *, after: int, now: str) -> float | None:
-    """How long ago the newest of the events behind a place was written; None: there are none."""
-    times = [stored.at for stored in place.events(after=after)]
-    if not times:
+    """How long ago the newest of the events behind a place was written; None: there are none.
+
+    Of a session that was only forked since, it is the newest of those that were copied.
+    """
+    newest = [*place.events(after=after)][-1:]
+    if newest and isinstance(newest[0].event, SessionForked):
+        newest = [*islice(place.events(after=newest[0].event.cut - 1), 1)]
+    if not newest:
         return None
-    seconds = datetime.fromisoformat(now) - datetime.fromisoformat(times[-1])
+    seconds = datetime.fromisoformat(now) - datetime.fromisoformat(newest[0].at)
     return round(max(0.0, seconds.total_seconds()), 3)
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from xnagent.core.events import Event, SessionInterrupted, SessionResumed, SessionSettled, SessionStarted, Stored
+from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import AgentId
 from xnagent.core.spine_events import ReplyReceived, RequestFailed, RequestStarted, ToolFinished, ToolStarted
 from xnagent.core.text import clean, first_line
@@ -36,6 +37,7 @@ UPDATE session SET objective = :headline, repository = :repository, status = 'op
 {where}
 """,
     SessionResumed: "UPDATE session SET status = 'open', outcome = NULL, exit_code = NULL {where}",
+    SessionForked: "UPDATE session SET created = :at {where}",
     SessionInterrupted: "UPDATE session SET status = 'interrupted' {where}",
     SessionSettled: "UPDATE session SET status = 'settled', outcome = :outcome, exit_code = :exit_code {where}",
     ToolStarted: """
