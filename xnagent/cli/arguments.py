@@ -151,6 +151,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("request", type=_count, metavar="N")
     parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
+    parser.add_argument("--explain", action="store_true", help="its parts as the model reads them, with what each cost")
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        metavar="KEY=VALUE",
+        help="what a change before it would have lost: cwd=DIR, model=NAME, add-tool=NAME, drop-tool=NAME (repeatable)",
+    )
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Blocks for a terminal, in its width: the only tables that need rich, imported only where somebody sees them."""
+"""Blocks for a terminal, in its width. Needs rich, and is imported only where somebody sees it."""
 
 from __future__ import annotations
 
