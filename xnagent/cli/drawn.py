@@ -26,6 +26,8 @@ from xnagent.inspect.plain import NUMBER, UNKNOWN, visible
 LEAST_WIDTH: Final = 20
 READABLE: Final = 28
 """So wide a column of text has to be at least, if it is longer."""
+NARROWEST: Final = 6
+"""A column of text that nothing can be taken from."""
 GAP: Final = 2
 NONE: Final = Style()
 BOLD: Final = Style(bold=True)
@@ -109,7 +111,7 @@ class _Sheet:
                 for name, value in block.told:
                     room = self.width - LABEL_WIDTH - 1
                     for n, part in enumerate(self.wrapped(visible(value), room)):
-                        yield [(f"{'' if n else name:<{LABEL_WIDTH + 1}}", BOLD), (part, _style(value))]
+                        yield [(f"{'' if n else visible(name):<{LABEL_WIDTH + 1}}", BOLD), (part, _style(value))]
             case Lines():
                 for text in visible(block.text, keep="\n").split("\n"):
                     yield from ([(part, NONE)] for part in self.wrapped(text, self.width))
@@ -134,6 +136,8 @@ class _Sheet:
             return
         cells = [[visible(cell) for cell in column] for column in zip(*block.rows, strict=True)]
         widths, hidden = fitting(block.headings, cells, width=self.width)
+        if not widths:
+            return
         sides = {n: _is_number(cells[n]) for n in widths}
         titles = [(block.headings[n].title, BOLD) for n in widths]
         yield from self.row(titles, widths=widths, sides=sides, is_heading=True)
@@ -169,7 +173,7 @@ class _Sheet:
 
     def branch(self, branch: Branch, *, guide: str, further: str) -> Iterator[Line]:
         """Its text, and its status behind that."""
-        room = max(LEAST_WIDTH, self.width - len(guide))
+        room = max(NARROWEST, self.width - len(guide))
         parts = self.wrapped(visible(branch.text), room)
         status = f"[{visible(branch.status)}]" if branch.status else ""
         fits = cell_len(parts[-1]) + 1 + cell_len(status) <= room
@@ -194,7 +198,17 @@ def fitting(
         worst = max(least, key=lambda n: (headings[n].rank, n))
         hidden.append(worst)
         del least[worst]
+    _narrow(least, [n for n in least if not _is_number(cells[n])], width=width)
     return _grown(least, whole, room=width - _taken(least)), [headings[n].title for n in sorted(hidden)]
+
+
+def _narrow(widths: dict[int, int], texts: Sequence[int], *, width: int) -> None:
+    """Take from the widest columns of text what is still too much."""
+    while texts and _taken(widths) > width:
+        widest = max(texts, key=lambda n: widths[n])
+        if widths[widest] <= NARROWEST:
+            return
+        widths[widest] -= 1
 
 
 def _says_something(column: Iterable[str]) -> bool:
