@@ -19,7 +19,8 @@ DRIVER = """
 import json, os, sys, tempfile
 from xnagent.cli.main import run
 import xnagent.cli.run, xnagent.cli.resume, xnagent.cli.batch, xnagent.cli.inspect, xnagent.cli.doctor
-for argv in json.loads(sys.stdin.read()):
+for line in sys.stdin:
+    argv = json.loads(line)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = os.fork()
         if child == 0:
@@ -59,6 +60,25 @@ class Done:
         """The one object on stdout."""
         (record,) = self.lines
         return record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A process that waits for command lines and runs each in a fork of itself."""
+
+    process: subprocess.Popen[str]
+
+    def many(self, *calls: Sequence[str]) -> list[Done]:
+        """The command lines, one after the other."""
+        return [self._one(call) for call in calls]
+
+    def _one(self, call: Sequence[str]) -> Done:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(list(call)) + "\n")
+        self.process.stdin.flush()
+        code, out, err = json.loads(self.process.stdout.readline())
+        return Done(code=code, out=out, err=err)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +131,29 @@ class Shell:
             [sys.executable, "-c", DRIVER],
             cwd=self.repository,
             env=self.environ,
-            input=json.dumps([list(call) for call in calls]).encode(),
+            input="".join(json.dumps(list(call)) + "\n" for call in calls).encode(),
             capture_output=True,
             timeout=SECONDS,
             check=True,
         )
         parts = [json.loads(line) for line in done.stdout.splitlines()]
         return [Done(code=code, out=out, err=err) for code, out, err in parts]
+
+    @contextmanager
+    def prompt(self) -> Iterator["Prompt"]:
+        """As `many`, one call after the other, as long as somebody asks."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER],
+            cwd=self.repository,
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield Prompt(process=process)
+        finally:
+            process.communicate(timeout=SECONDS)
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -7,9 +7,11 @@ from itertools import count
 from xnagent.core import events as ev
 from xnagent.core import spine_events as sp
 from xnagent.core.board import Evidence
+from xnagent.core.checkpoint import dump
 from xnagent.core.fold import fold_all
 from xnagent.core.ids import PLANNER, AgentId, CallId, FactId, RunId, SessionId, TaskId, Ticket, role_of
 from xnagent.core.items import AssistantText, ToolCall, UserText
+from xnagent.core.text import one_line
 from xnagent.core.tokens import Usage
 from xnagent.inspect.reading import Reading
 from xnagent.store.codec import as_record
@@ -139,8 +141,9 @@ def _group(log: _Log, first: int, steps: int) -> Iterator[ev.Event]:
                 courses.remove(course)
             else:
                 yield happened
-    told = UserText(text=f'[{{"op":"add","path":"/runs/r{first}","value":"{EVIL}"}}]', origin="state")
-    yield sp.SpineExtended(agent=PLANNER, kind="delta", items=(told,), cursor=first)
+    operation = dump({"op": "add", "path": f"/runs/r{first}", "value": EVIL})
+    told = f'<state_delta from="0" to="{first}">\n- run r{first} settled: {one_line(EVIL)}\n{operation}\n</state_delta>'
+    yield sp.SpineExtended(agent=PLANNER, kind="delta", items=(UserText(text=told, origin="state"),), cursor=first)
     if log.sizes[PLANNER] > 6_000:
         yield from _rebased(log)
 

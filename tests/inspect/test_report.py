@@ -208,6 +208,8 @@ def test_a_table_has_one_line_for_each_row(rows: list[tuple[str, str]]):
 def test_numbers():
     assert [count(None), count(1234)] == ["?", "1,234"]
     assert [money(None), money(0.01), money(1234.5)] == ["?", "$0.0100", "$1,234.50"]
+    assert [money(-0.25), money(-0.0)] == ["-$0.2500", "$0.0000"]
+    assert table(("n",), [("-$1.50",), ("+4%",)]) == "     n\n-$1.50\n   +4%"
     assert [share(None, 1), share(1, 0), share(1, 4)] == ["?", "?", "25.0 %"]
     assert [seconds(None), seconds(1.26)] == ["?", "1.3 s"]
     assert table(("n", "what"), [("1", "x"), ("1,000", "y")]) == "    n  what\n    1  x\n1,000  y"

@@ -62,11 +62,11 @@ def compare(events: Sequence[Stored], request: int, *, against: int) -> Comparis
     """What request `request` keeps of request `against`. Raises UsageError if there is none of the number."""
     made = {one.started.request: one for one in requests_made(events, {request, against})}
     before, after = made[against], made[request]
-    entry = _entry(events, after)
+    entry = entry_of(events, after)
     order = None if entry is None else entry.cache.order
-    old, new = _segments(before), _segments(after)
+    old, new = segments_of(before), segments_of(after)
     found = find_named(old, new, manifests=(before.manifest, after.manifest), order=order)
-    whole = _tokens(events, before)
+    whole = tokens_of(events, before)
     lost = 0 if found is None else round(whole * found.lost_bytes / max(1, sum(map(len, old))))
     lost = whole if _is_other_model(before, after) else lost
     return Comparison(
@@ -83,7 +83,8 @@ def compare(events: Sequence[Stored], request: int, *, against: int) -> Comparis
     )
 
 
-def _segments(made: Made) -> Sequence[bytes]:
+def segments_of(made: Made) -> Sequence[bytes]:
+    """The request as its wire renders it: the head, then a segment for each group."""
     renderer = wire_named(made.manifest.wire, model=made.manifest.model).renderer
     return Encoder(renderer).encode(made.manifest, made.spine).segments
 
@@ -100,15 +101,15 @@ def _name(found: Break, *, before: Made, after: Made) -> str:
     return segment_name(found.index, agent=before.agent, generation=after.spine.generation)
 
 
-def _tokens(events: Iterable[Stored], made: Made) -> int:
-    """As reported; else as estimated."""
+def tokens_of(events: Iterable[Stored], made: Made) -> int:
+    """Its input as reported; else as estimated."""
     number = made.started.request
     replies = (one.event for one in events if isinstance(one.event, ReplyReceived) and one.event.request == number)
     usage = next((reply.usage for reply in replies if not reply.usage.is_estimated), None)
     return made.started.estimate_tokens if usage is None or usage.input_tokens is None else usage.input_tokens
 
 
-def _entry(events: Iterable[Stored], made: Made) -> ModelEntry | None:
+def entry_of(events: Iterable[Stored], made: Made) -> ModelEntry | None:
     """What is known here of the model that the request went to."""
     told = [one for one in events if one.seq < made.seq and isinstance(one.event, SessionStarted | SessionResumed)]
     texts = [one.event.settings for one in told if isinstance(one.event, SessionStarted | SessionResumed)]

@@ -62,7 +62,7 @@ def _head_digest(role: str, wire: str) -> str:
         wire=wire,
         model="m",
         system="s",
-        tools=_definitions(role),
+        tools=definitions_of(role),
         max_output_tokens=1,
         window_tokens=1,
     )
@@ -70,8 +70,8 @@ def _head_digest(role: str, wire: str) -> str:
 
 
 @cache
-def _definitions(role: str) -> str:
-    """With every tool: no rule takes one away."""
+def definitions_of(role: str) -> str:
+    """A role's tools as canonical JSON, every one of them: no rule takes one away."""
     if role == "planner":
         return planner_toolbox(Limits(), rules=Rules()).definitions
     return worker_toolbox(ProcessShell(environ={}), rules=Rules()).definitions
@@ -98,7 +98,7 @@ def changed_since(recorded: ManifestRecorded) -> Iterator[Changed]:
         yield Changed(segment="renderer", source=here, what=what)
     if role not in ROLES:
         return
-    if names := list(_changed_tools(recorded.tools, _definitions(role))):
+    if names := list(_changed_tools(recorded.tools, definitions_of(role))):
         what = f"other definitions of tools of {recorded.role}: {', '.join(names)}"
         yield Changed(segment="tools", source=", ".join(names), what=what)
     if (text := system_text(role)) != recorded.system:

@@ -129,6 +129,16 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
     for part in INSPECT_PARTS:
         parser.add_argument(f"--{part}", action="store_true", help=f"show the {part}")
     parser.add_argument("--json", action="store_true", help="as --output json")
+    parser.add_argument("--sql", metavar="SELECT", help="ask the views of the session (docs/inspect.md)")
+    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N events, or rows of an answer")
+    group = parser.add_argument_group("which events; without a part these show the events")
+    group.add_argument("--kind", action="append", metavar="KIND", help="such as tool_finished (repeatable)")
+    group.add_argument("--agent", metavar="NAME", help="planner, or a run such as r1")
+    group.add_argument("--task", metavar="TASK", help="the task and its runs")
+    group.add_argument("--from", type=_count, dest="from_seq", metavar="SEQ", help="from this place in the log on")
+    group.add_argument("--to", type=_count, dest="to_seq", metavar="SEQ", help="up to this place")
+    group.add_argument("--since", metavar="TIME", help="not before it, such as 2026-11-30T17:30Z (no zone: UTC)")
+    group.add_argument("--until", metavar="TIME", help="not after it")
 
 
 def _add_rebase(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +151,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("request", type=_count, metavar="N")
     parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
+    parser.add_argument("--explain", action="store_true", help="its parts as the model reads them, with what each cost")
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        metavar="KEY=VALUE",
+        help="what a change before it would have lost: cwd=DIR, model=NAME, add-tool=NAME, drop-tool=NAME (repeatable)",
+    )
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:

@@ -20,6 +20,7 @@ Output = Literal["text", "json", "jsonl"]
 STDIN: Final = 0
 STDOUT: Final = 1
 STDERR: Final = 2
+ASSUMED_COLUMNS: Final = 80
 READER_GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO, errno.EBADF})
 """A pipe that nobody reads any more, a terminal that was closed."""
 
@@ -44,6 +45,17 @@ class Console:
     def is_terminal(self) -> bool:
         """Whether a person watches stderr."""
         return _is_terminal(STDERR)
+
+    @property
+    def columns(self) -> int | None:
+        """How wide the terminal is that stdout goes to; None: it goes elsewhere, or to one that can only take lines."""
+        if not _is_terminal(self._descriptor) or os.environ.get("TERM", "") in {"", "dumb"}:
+            return None
+        try:
+            width = os.get_terminal_size(self._descriptor).columns
+        except OSError:
+            return None
+        return width or ASSUMED_COLUMNS
 
     def answer(self, text: str) -> None:
         """Text to stdout; what a terminal would obey is made visible where stdout is one."""

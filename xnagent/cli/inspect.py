@@ -2,29 +2,72 @@
 
 from __future__ import annotations
 
+import importlib
+import time
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import Final
 
 from xnagent.cli.arguments import INSPECT_PARTS
 from xnagent.cli.console import Console
 from xnagent.cli.options import host_of
+from xnagent.cli.wanted import wanted_of
 from xnagent.core.fold import fold_all
+from xnagent.core.text import Json
+from xnagent.errors import UsageError
+from xnagent.inspect.blocks import Block, plain
 from xnagent.inspect.reading import Reading
-from xnagent.inspect.report import document, overview_text, part_text
+from xnagent.inspect.report import ANY_EVENT, document, overview_blocks, part_blocks
+from xnagent.inspect.sql import DEFAULT_ROWS, answer_blocks, ask
 from xnagent.store.codec import as_record
 from xnagent.store.place import Place
 
+ANSWER_SECONDS: Final = 10.0
+"""So long may a question take, once the session is read."""
+
 
 def execute(arguments: Namespace, console: Console) -> int:
-    """Show the asked parts, or an overview."""
+    """Show the asked parts, or an overview; or answer a question in SQL."""
     parts = [part for part in INSPECT_PARTS if getattr(arguments, part, False)]
     reading = read(host_of(arguments).place(arguments.session))
+    wanted = wanted_of(arguments, reading)
+    if hasattr(arguments, "sql"):
+        if parts or wanted != ANY_EVENT:
+            raise UsageError("USAGE: --sql is a question of its own; give it without parts and without filters")
+        return answer(arguments, reading, console=console)
+    parts = parts or (["events"] if wanted != ANY_EVENT else [])
     if console.output != "text":
-        console.record(document(reading, parts))
+        console.record(document(reading, parts, wanted=wanted))
     elif parts:
-        console.answer("\n\n".join(part_text(reading, part) for part in parts))
+        show(
+            console, [block for part in parts for block in part_blocks(reading, part, mask=console.mask, wanted=wanted)]
+        )
     else:
-        console.answer(overview_text(reading))
+        show(console, overview_blocks(reading, mask=console.mask))
     return 0
+
+
+def answer(arguments: Namespace, reading: Reading, *, console: Console) -> int:
+    """The answer to `--sql`: a table, or its rows as objects."""
+    limit, end = getattr(arguments, "limit", DEFAULT_ROWS), time.monotonic() + ANSWER_SECONDS
+    found = ask(reading, arguments.sql, limit=limit, is_over=lambda: time.monotonic() > end)
+    if console.output != "text":
+        told: Json = {"columns": found.columns, "rows": found.objects, "is_whole": found.is_whole}
+        console.record({"session": reading.session, "sql": told})
+        return 0
+    show(console, answer_blocks(found, mask=console.mask))
+    if not found.is_whole:
+        console.say(f"xnagent: these are the first {limit:,} rows; --limit N shows more")
+    return 0
+
+
+def show(console: Console, blocks: Sequence[Block]) -> None:
+    """The blocks in the terminal's width, or as plain text where there is none."""
+    columns = console.columns
+    if columns is None:
+        console.answer(plain(blocks))
+    else:
+        console.raw(importlib.import_module("xnagent.cli.drawn").drawn(blocks, columns).encode())
 
 
 def read(place: Place) -> Reading:

@@ -1,4 +1,4 @@
-"""A batch on a terminal: a bar below the lines. The only module that needs rich, imported only where it is used."""
+"""A batch on a terminal: a bar below the lines. Needs rich, and is imported only where somebody sees it."""
 
 from __future__ import annotations
 

@@ -1,17 +1,24 @@
-"""`xnagent request`: the exact bytes of a request, or where two differ."""
+"""`xnagent request`: the exact bytes of a request, where two differ, or what it is made of and what that cost."""
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final, cast
 
 from xnagent.app.comparing import Comparison, compare
+from xnagent.app.explaining import explain
 from xnagent.app.replay import request_bytes
+from xnagent.app.supposing import suppose
 from xnagent.cli.console import Console
+from xnagent.cli.explained import as_fields, explained, supposed
+from xnagent.cli.inspect import show
 from xnagent.cli.options import host_of
+from xnagent.core.events import Stored
 from xnagent.core.text import Json, canonical
+from xnagent.errors import UsageError
 from xnagent.inspect.plain import count, line, money, visible
 
 SHOWN_CHARACTERS: Final = 400
@@ -22,6 +29,11 @@ def execute(arguments: Namespace, console: Console) -> int:
     events = tuple(host_of(arguments).place(arguments.session).events())
     body = request_bytes(events, arguments.request)
     other = getattr(arguments, "against", None)
+    changes = getattr(arguments, "what_if", [])
+    if changes or hasattr(arguments, "explain"):
+        if other is not None:
+            raise UsageError("USAGE: --against compares two requests; give it without --explain and --what-if")
+        return _explain(arguments, events, console=console)
     if other is None:
         if console.mask.data(body) is not body:
             console.warn("xnagent: a secret is masked below; the bytes that were sent are others")
@@ -34,6 +46,21 @@ def execute(arguments: Namespace, console: Console) -> int:
     else:
         fields = {"is_same_lineage": prefix.is_same_lineage, **cast("dict[str, Json]", asdict(prefix))}
         console.record({"type": "difference", "request": arguments.request, "against": other, **found, **fields})
+    return 0
+
+
+def _explain(arguments: Namespace, events: Sequence[Stored], *, console: Console) -> int:
+    """The request part by part, what changes to it would have cost, or both."""
+    number = arguments.request
+    told = explain(events, number) if hasattr(arguments, "explain") else None
+    suppositions = suppose(events, number, changes=getattr(arguments, "what_if", []))
+    if console.output == "text":
+        parts = [] if told is None else explained(told, mask=console.mask)
+        show(console, [*parts, *supposed(suppositions, mask=console.mask)])
+    else:
+        fields = {} if told is None else as_fields(told)
+        what_if: list[Json] = [as_fields(one) for one in suppositions]
+        console.record({"type": "explanation", "request": number, **fields, "what_if": what_if})
     return 0
 
 

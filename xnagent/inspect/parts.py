@@ -10,15 +10,19 @@ from xnagent.core.board import Run
 from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
-from xnagent.core.limits import spent_usd
+from xnagent.core.spine import Spine
 from xnagent.core.spine_events import SpineExtended, WindowFilled
-from xnagent.core.state import RoleTotals, spine_of, work_of
+from xnagent.core.state import spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage, estimate_item, estimate_items
-from xnagent.inspect.foreseen import outcome_fields, session_outcome
+from xnagent.inspect.costs import cost
+from xnagent.inspect.course import courses_of
+from xnagent.inspect.foreseen import outcome_fields
+from xnagent.inspect.history import fact_histories, told_by
 from xnagent.inspect.reading import Reading, run_status
 from xnagent.inspect.receipts import rebase_rows
-from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
+from xnagent.inspect.requests import RequestRow, request_rows
+from xnagent.inspect.segments import CacheState, names_of_calls, served, what_of
 
 Rows = list[dict[str, Json]]
 
@@ -27,9 +31,32 @@ USAGE_FIELDS: Final = tuple(field.name for field in fields(Usage))
 
 
 def spine(reading: Reading) -> Rows:
-    """The Planner's spine as it is now, item by item."""
-    items = spine_of(reading.state, PLANNER).items
-    return [{"item": n, **_item(item), "tokens": estimate_item(item)} for n, item in enumerate(items, 1)]
+    """The Planner's spine as it is now, item by item, with what a cache served of it in the newest answered request."""
+    spine, tools = spine_of(reading.state, PLANNER), names_of_calls(spine_of(reading.state, PLANNER).items)
+    return [
+        {
+            "item": n + 1,
+            **_item(item),
+            "tokens": estimate_item(item),
+            "what": what_of(item, n, head=spine.head, tools=tools),
+            "cache": cache,
+        }
+        for n, (item, cache) in enumerate(zip(spine.items, _cache_states(reading, spine), strict=True))
+    ]
+
+
+def _cache_states(reading: Reading, spine: Spine) -> list[CacheState]:
+    """Of each item, as the provider reported of the newest answered request of this lineage."""
+    answered = [row for row in request_rows(reading.events) if row.agent == PLANNER and row.finish is not None]
+    manifest = reading.state.manifests.get(spine.sent_manifest)
+    if not answered or answered[-1].generation != spine.generation or manifest is None:
+        return ["not sent"] * len(spine.items)
+    usage, sent = answered[-1].usage, spine.items[: answered[-1].items]
+    known = not usage.is_estimated and usage.input_tokens is not None
+    estimates = [manifest.head_tokens, *map(estimate_item, sent)]
+    parts = served(estimates, reported=usage.input_tokens, cached=usage.cached_tokens if known else None)
+    unsent: list[CacheState] = ["not sent"] * (len(spine.items) - len(sent))
+    return [*(part.cache for part in parts[1:]), *unsent]
 
 
 def _item(item: Item) -> dict[str, Json]:
@@ -56,6 +83,7 @@ def deltas(reading: Reading) -> Rows:
             "cursor": event.cursor,
             "tokens": estimate_items(event.items),
             "text": "\n".join(item.text for item in event.items if isinstance(item, UserText)),
+            **told_by(event),
         }
         for stored in reading.events
         if isinstance(event := stored.event, SpineExtended) and event.kind in {"baseline", "delta"}
@@ -95,7 +123,8 @@ def window_warnings(reading: Reading) -> Rows:
 
 
 def runs(reading: Reading) -> Rows:
-    """The runs."""
+    """The runs, each with its steps and what their calls came to (`course`)."""
+    courses = courses_of(reading.events)
     return [
         {
             "run": run.run,
@@ -111,6 +140,10 @@ def runs(reading: Reading) -> Rows:
             "reason": run.reason,
             "summary": run.summary or run.progress,
             **_foreseen(reading, run),
+            "claim": run.claim,
+            "base": run.base,
+            "brief": run.brief,
+            "course": courses.get(agent_of(run.run), []),
         }
         for run in reading.state.board.runs.values()
     ]
@@ -142,43 +175,9 @@ def tasks(reading: Reading) -> Rows:
 
 
 def facts(reading: Reading) -> Rows:
-    """The facts, retracted ones too."""
-    return [asdict(fact) for fact in reading.state.board.facts.values()]
-
-
-def cost(reading: Reading) -> dict[str, Json]:
-    """Tokens and money by role; `cached_share` is None where the provider does not say."""
-    shares = cache_shares(request_rows(reading.events))
-    by_role = {share.role: _role(reading.state.totals.get(share.role, RoleTotals()), share) for share in shares}
-    totals = sorted(reading.state.model_totals.items())
-    by_model: dict[str, Json] = {
-        model: {
-            "requests": part.requests,
-            **asdict(part.usage),
-            "cost_usd": part.cost_usd,
-            "estimate_ratio": _ratio(reading, model),
-        }
-        for model, part in totals
-    }
-    spent, foreseen = spent_usd(reading.state), session_outcome(reading.state)
-    return {"by_role": by_role, "by_model": by_model, "total_usd": spent, "forecast": foreseen}
-
-
-def _ratio(reading: Reading, model: str) -> float | None:
-    """What the model counts for one estimated token; None: it has not said."""
-    known = reading.state.calibrations.get(model)
-    return None if known is None else round(known.ratio, 4)
-
-
-def _role(totals: RoleTotals, share: CacheShare) -> dict[str, Json]:
-    cached, whole = share.cached_tokens, share.input_tokens
-    return {
-        "requests": totals.requests,
-        **asdict(totals.usage),
-        "cached_share": None if cached is None or not whole else round(cached / whole, 4),
-        "cached_share_requests": share.reported,
-        "cost_usd": totals.cost_usd,
-    }
+    """The facts, retracted ones too, each with every change that it saw (`history`)."""
+    histories = fact_histories(reading.events)
+    return [{**asdict(fact), "history": histories.get(fact.fact, [])} for fact in reading.state.board.facts.values()]
 
 
 def events(reading: Reading) -> Rows:

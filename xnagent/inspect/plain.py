@@ -11,7 +11,7 @@ UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 """Control characters, those that change the direction of text, and those that show as nothing."""
-NUMBER: Final = re.compile(r"[-$]?[\d,]+(\.\d+)?( ?(%|s|ms))?|\?|-|")
+NUMBER: Final = re.compile(r"[-+]?\$?[\d,]+(\.\d+)?( ?(%|s|ms))?|\?|-|")
 GAP: Final = "  "
 BYTE: Final = 0x100
 LARGE_USD: Final = 100.0
@@ -69,6 +69,9 @@ def money(usd: float | None) -> str:
     """Dollars with as many digits as small sums need; `?` if it is not known."""
     if usd is None:
         return UNKNOWN
+    if usd < 0:
+        return f"-{money(-usd)}"
+    usd = abs(usd)
     return f"${usd:,.2f}" if usd >= LARGE_USD else f"${usd:.4f}"
 
 
