@@ -16,9 +16,9 @@ from xnagent.core.state import RoleTotals, spine_of, work_of
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage, estimate_item, estimate_items
 from xnagent.inspect.foreseen import outcome_fields, session_outcome
-from xnagent.inspect.reading import Reading, run_status
+from xnagent.inspect.reading import Reading, ledger_of, run_status
 from xnagent.inspect.receipts import rebase_rows
-from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows
+from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares
 
 Rows = list[dict[str, Json]]
 
@@ -69,10 +69,11 @@ def rebases(reading: Reading) -> Rows:
 
 def requests(reading: Reading) -> Rows:
     """What each request was expected to cost in tokens and what the provider reported."""
-    return [_request(row) for row in request_rows(reading.events)]
+    return [request_record(row) for row in ledger_of(reading)]
 
 
-def _request(row: RequestRow) -> dict[str, Json]:
+def request_record(row: RequestRow) -> dict[str, Json]:
+    """A request as one flat object."""
     told: dict[str, Json] = {name: getattr(row, name) for name in LEDGER_FIELDS}
     told["replaced"] = None if row.replaced is None else asdict(row.replaced)
     usage: dict[str, Json] = {name: getattr(row.usage, name) for name in USAGE_FIELDS}
@@ -148,7 +149,7 @@ def facts(reading: Reading) -> Rows:
 
 def cost(reading: Reading) -> dict[str, Json]:
     """Tokens and money by role; `cached_share` is None where the provider does not say."""
-    shares = cache_shares(request_rows(reading.events))
+    shares = cache_shares(ledger_of(reading))
     by_role = {share.role: _role(reading.state.totals.get(share.role, RoleTotals()), share) for share in shares}
     totals = sorted(reading.state.model_totals.items())
     by_model: dict[str, Json] = {

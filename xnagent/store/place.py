@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -139,6 +139,12 @@ class Sessions(Protocol):
 
     def rows(self) -> list[SessionRow]:
         """All sessions, newest first; one that cannot be read is in the list with its problem."""
+
+    def marks(self, sessions: Sequence[str]) -> Mapping[str, Hashable]:
+        """For each a value that differs from the last one whenever its log may have grown; those without are missing.
+
+        Cheap enough to be asked many times a second for many sessions. It may differ although nothing is new.
+        """
 
 
 def state_at(place: Place) -> SessionState:

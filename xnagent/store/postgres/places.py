@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -217,6 +217,10 @@ class PostgresSessions:
     def rows(self) -> list[SessionRow]:
         """What is in the table of sessions."""
         return self.reader.sessions()
+
+    def marks(self, sessions: Sequence[str]) -> dict[str, Hashable]:
+        """How far each log goes, by one statement."""
+        return dict(self.reader.reached(sessions))
 
 
 def sessions_in(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, LiteralString
@@ -109,6 +109,10 @@ class Reader:
         """All sessions, newest first."""
         locked = [(key, pid) for key, pid in self._rows(LOCKED_KEYS)]
         return [_row(row, is_live=is_locked(locked, row[0])) for row in self._rows(ROWS)]
+
+    def reached(self, sessions: Sequence[str]) -> dict[str, int]:
+        """The place of each session's last event."""
+        return dict(self._rows("SELECT id, last_seq FROM session WHERE id = ANY(%s)", list(sessions)))
 
     def _rows(self, statement: LiteralString, *values: object) -> Rows:
         """The answer; none where there are no tables yet. A connection that was lost is made again, for a while."""

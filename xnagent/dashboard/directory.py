@@ -1,0 +1,210 @@
+"""The list of sessions as it changes: who is there, and how far those have come that run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import anyio
+
+from xnagent.core.masking import Mask
+from xnagent.core.text import Json
+from xnagent.dashboard.frames import BEAT, Cursor, told
+from xnagent.dashboard.listing import Entry, Progress, progress_of, totals
+from xnagent.dashboard.tailing import Tail
+from xnagent.dashboard.watch import READ_FAULTS, Bell, in_thread
+from xnagent.inspect.page.markup import Markup
+from xnagent.store.place import Sessions
+from xnagent.store.sessions import SessionRow
+
+LOOK_SECONDS: Final = 1.0
+"""Least time from one look for new sessions to the next."""
+REST: Final = 10
+"""So many times as long as a look took there is no other."""
+COUNTED: Final = 100
+"""Sessions that do not run, the newest: their logs are read once, one after the other."""
+COUNTED_EVENTS: Final = 20_000
+"""A longer log of a session that does not run is not read for the list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A session's line as it was drawn last."""
+
+    html: Markup
+    drawn: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Directory:
+    """One for all viewers of the list; it works only while there are some."""
+
+    sessions: Sessions
+    mask: Mask
+    bell: Bell = field(default_factory=Bell)
+    viewers: int = 0
+    rows: dict[str, SessionRow] = field(default_factory=dict)
+    """Newest first."""
+    lines: dict[str, Line] = field(default_factory=dict)
+    tails: dict[str, Tail] = field(default_factory=dict)
+    """Of sessions that run."""
+    problem: str | None = None
+    entries: dict[str, Entry] = field(default_factory=dict)
+    drawn: int = 0
+    """When a line or the list last changed, in milliseconds since 1970."""
+    ordered: int = 0
+    """The same of the list's order."""
+    totals: Markup = field(default_factory=Markup)
+    _wanted: anyio.Event = field(default_factory=anyio.Event)
+    _counted: dict[str, tuple[int, Progress | None]] = field(default_factory=dict)
+    """How far sessions came that do not run, with the last event that was counted."""
+    _marks: Mapping[str, Hashable] = field(default_factory=dict)
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+
+    def enter(self) -> None:
+        """A viewer is there."""
+        self.viewers += 1
+        self._wanted.set()
+
+    def leave(self) -> None:
+        """It went."""
+        self.viewers -= 1
+        if not self.viewers:
+            self._wanted = anyio.Event()
+
+    async def look_always(self) -> None:
+        """Look for new sessions about once a second, until cancelled; seldom where looking takes long."""
+        while True:
+            await self._wanted.wait()
+            took = await self.look()
+            await anyio.sleep(max(LOOK_SECONDS, REST * took))
+
+    async def look(self) -> float:
+        """See which sessions there are and which run; how long that took, in seconds."""
+        began = time.monotonic()
+        try:
+            rows = await in_thread(self.sessions.rows)
+        except READ_FAULTS as error:
+            self.problem = self.mask.text(str(error))
+            self.bell.ring()
+            return time.monotonic() - began
+        self.problem = None
+        async with self._turn:
+            changed = [row.session for row in rows if self.rows.get(row.session) != row]
+            self.rows = {row.session: row for row in rows}
+            self._draw(changed)
+        for name in self._strangers():
+            async with self._turn:
+                await self._meet(name)
+        return time.monotonic() - began
+
+    def _strangers(self) -> list[str]:
+        """Those of which it is not known yet how far they came, although they run, or that they do not run any more."""
+        begun = [name for name, row in self.rows.items() if row.is_live and name not in self.tails]
+        ended = [name for name in self.tails if name not in self.rows or not self.rows[name].is_live]
+        return [*begun, *ended]
+
+    async def _meet(self, name: str) -> None:
+        tail = self.tails.get(name) or Tail(place=self.sessions.place(name))
+        await in_thread(lambda: _read_or_leave(tail))
+        self.tails[name] = tail
+        if not tail.is_live or name not in self.rows:
+            del self.tails[name]
+            self._counted[name] = tail.seq, progress_of(tail)
+        self._draw([name])
+
+    async def follow(self, *, every_seconds: float) -> None:
+        """Read what is new of those that run, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            await anyio.sleep(every_seconds)
+            async with self._turn:
+                self._draw(await self._changed())
+
+    async def _changed(self) -> list[str]:
+        """The sessions of which something was read."""
+        names = list(self.tails)
+        try:
+            marks = await in_thread(lambda: self.sessions.marks(names)) if names else {}
+        except READ_FAULTS:
+            return []
+        noted = [name for name in names if marks.get(name) != self._marks.get(name)]
+        self._marks = marks
+        tails = [(name, self.tails[name]) for name in noted]
+        return await in_thread(lambda: [name for name, tail in tails if _read_or_leave(tail)]) if tails else []
+
+    async def count_always(self) -> None:
+        """Read the logs of those that do not run, each once, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            name = next(self._uncounted(), None)
+            if name is None:
+                await self.bell.wait()
+                continue
+            row, tail = self.rows[name], Tail(place=self.sessions.place(name))
+            is_short = row.last_seq <= COUNTED_EVENTS
+            is_read = is_short and await in_thread(partial(_read_or_leave, tail))
+            self._counted[name] = row.last_seq, progress_of(tail) if is_read else None
+            self._draw([name])
+
+    def _uncounted(self) -> Iterator[str]:
+        rows = [row for row in self.rows.values() if row.session not in self.tails and row.problem is None][:COUNTED]
+        return (row.session for row in rows if self._counted.get(row.session, (-1, None))[0] != row.last_seq)
+
+    def entry(self, name: str) -> Entry:
+        """A session as the list shows it."""
+        row, tail = self.rows[name], self.tails.get(name)
+        if tail is None or not tail.seq:
+            return Entry(row=row, progress=self._counted.get(name, (0, None))[1])
+        settled = tail.state.settled
+        status = row.status if settled is None else "settled"
+        outcome = row.outcome if settled is None else settled.outcome
+        return Entry(row=replace(row, status=status, outcome=outcome, is_live=tail.is_live), progress=progress_of(tail))
+
+    def _draw(self, names: Iterable[str]) -> None:
+        """Make the lines of these anew, and tell the viewers if anything came out another way."""
+        now = max(time.time_ns() // 1_000_000, self.drawn + 1)
+        changed = {name: line for name in names if name in self.rows and (line := self._line(name, now)).drawn == now}
+        is_same_list = [*self.lines] == [*self.rows]
+        if not changed and is_same_list:
+            return
+        known = self.lines | changed
+        self.lines = {name: known[name] for name in self.rows}
+        self.entries = {name: self.entries[name] for name in self.rows}
+        self.totals = totals(self.entries.values())
+        self.ordered = self.ordered if is_same_list else now
+        self.drawn = now
+        self.bell.ring()
+
+    def _line(self, name: str, now: int) -> Line:
+        self.entries[name] = self.entry(name)
+        html, known = Markup(self.mask.text(self.entries[name].html())), self.lines.get(name)
+        return known if known is not None and known.html == html else Line(html=html, drawn=now)
+
+    async def frames(self, cursor: Cursor) -> AsyncIterator[bytes]:
+        """What changed after the viewer's place, then what comes."""
+        told_problem: str | None = None
+        while True:
+            if self.problem != told_problem:
+                told_problem = self.problem
+                yield told("problem", {"text": self.problem or ""})
+            elif self.drawn > cursor.drawn:
+                changed: dict[str, Json] = {
+                    name: line.html for name, line in self.lines.items() if line.drawn > cursor.drawn
+                }
+                order: list[Json] | None = [*self.lines] if self.ordered > cursor.drawn else None
+                cursor = Cursor(drawn=self.drawn)
+                yield told("lines", {"lines": changed, "order": order, "totals": self.totals}, cursor=cursor)
+            elif not await self.bell.rings():
+                yield BEAT
+
+
+def _read_or_leave(tail: Tail) -> bool:
+    """Whether something changed; a log that can't be read tells nothing more."""
+    try:
+        return tail.read()
+    except READ_FAULTS:
+        return False
