@@ -63,6 +63,7 @@ class Directory:
     """How far sessions came that do not run, with the last event that was counted."""
     _marks: Mapping[str, Hashable] = field(default_factory=dict)
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
+    _frames: tuple[int, dict[int, bytes]] = field(default_factory=lambda: (0, {}))
 
     def enter(self) -> None:
         """A viewer is there."""
@@ -192,14 +193,23 @@ class Directory:
                 told_problem = self.problem
                 yield told("problem", {"text": self.problem or ""})
             elif self.drawn > cursor.drawn:
-                changed: dict[str, Json] = {
-                    name: line.html for name, line in self.lines.items() if line.drawn > cursor.drawn
-                }
-                order: list[Json] | None = [*self.lines] if self.ordered > cursor.drawn else None
+                frame = self._frame(cursor.drawn)
                 cursor = Cursor(drawn=self.drawn)
-                yield told("lines", {"lines": changed, "order": order, "totals": self.totals}, cursor=cursor)
+                yield frame
             elif not await self.bell.rings():
                 yield BEAT
+
+    def _frame(self, after: int) -> bytes:
+        """What changed since then: made once for all viewers that have the same."""
+        if self._frames[0] != self.drawn:
+            self._frames = self.drawn, {}
+        made = self._frames[1]
+        if after not in made:
+            changed: dict[str, Json] = {name: line.html for name, line in self.lines.items() if line.drawn > after}
+            order: list[Json] | None = [*self.lines] if self.ordered > after else None
+            told_now: dict[str, Json] = {"lines": changed, "order": order, "totals": self.totals}
+            made[after] = told("lines", told_now, cursor=Cursor(drawn=self.drawn))
+        return made[after]
 
 
 def _read_or_leave(tail: Tail) -> bool:

@@ -14,7 +14,7 @@ import anyio.abc
 from xnagent.core.masking import Mask
 from xnagent.dashboard.directory import Directory
 from xnagent.dashboard.tailing import Log
-from xnagent.dashboard.watch import READ_FAULTS, Watch, in_thread
+from xnagent.dashboard.watch import READ_FAULTS, Pace, Watch, in_thread
 from xnagent.store.place import Sessions
 
 BEAT_SECONDS: Final = 0.08
@@ -37,6 +37,7 @@ class Hub:
     sessions: Sessions
     mask: Mask
     directory: Directory
+    pace: Pace = field(default_factory=Pace)
     _seats: dict[str, _Seat] = field(default_factory=dict)
     _marks: Mapping[str, Hashable] = field(default_factory=dict)
     _group: anyio.abc.TaskGroup | None = None
@@ -69,7 +70,9 @@ class Hub:
             name = await in_thread(place.read_session)
             seat = self._seats.get(session)
             if seat is None or seat.watch.problem is not None:
-                seat = self._begin(session, Watch(log=Log(place=place, session=name, mask=self.mask), mask=self.mask))
+                seat = self._begin(
+                    session, Watch(log=Log(place=place, session=name, mask=self.mask), mask=self.mask, pace=self.pace)
+                )
         await seat.watch.advance()
         return seat.watch
 

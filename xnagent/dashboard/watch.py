@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, TypeVar
@@ -25,8 +25,8 @@ from xnagent.store.folding import FOLD_FAULTS
 
 DRAW_SECONDS: Final = 0.4
 """Least time from one drawing to the next."""
-REST: Final = 8
-"""So many times as long as a drawing took it is not drawn again."""
+REST: Final = 3
+"""So many times as long as a drawing took nothing is drawn."""
 KEPT_FRAMES: Final = 16
 BEAT_SECONDS: Final = 15.0
 """After so long a silence a viewer is sent something, so that a lost connection is noticed."""
@@ -62,12 +62,27 @@ class Bell:
         return False
 
 
+class Pace:
+    """Lets one drawing after the other, with rests: all together take a fourth of a processor at most."""
+
+    def __init__(self) -> None:
+        self._turn = anyio.Lock()
+
+    async def draw(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it in its turn."""
+        async with self._turn:
+            began = time.monotonic()
+            await work()
+            await anyio.sleep(REST * (time.monotonic() - began))
+
+
 @dataclass(slots=True, kw_only=True)
 class Watch:
     """A session's log and its parts, and the bell that tells viewers to look."""
 
     log: Log
     mask: Mask
+    pace: Pace
     bell: Bell = field(default_factory=Bell)
     viewers: int = 0
     left_at: float = field(default_factory=time.monotonic)
@@ -120,14 +135,13 @@ class Watch:
             self._stale.set()
 
     async def draw_always(self) -> None:
-        """Draw the parts again after news, a few times a second at most, and seldom where that takes long."""
+        """Draw the parts again after news, a few times a second at most, in turns with others, until cancelled."""
         while True:
             await self._stale.wait()
             self._stale = anyio.Event()
-            began = time.monotonic()
             if self.viewers:
-                await self.draw()
-            await anyio.sleep(max(DRAW_SECONDS, REST * (time.monotonic() - began)))
+                await self.pace.draw(self.draw)
+            await anyio.sleep(DRAW_SECONDS)
 
     async def draw(self) -> None:
         """Bring the parts up to the log."""

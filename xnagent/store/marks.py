@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Final
 
-SAME_TIME_NANOSECONDS: Final = 50_000_000
+SAME_TIME_NANOSECONDS: Final = 20_000_000
 """Two changes that are closer may have the same time: clocks of file systems tick slowly."""
 
 
