@@ -15,6 +15,7 @@ from xnagent.core.masking import Mask
 from xnagent.dashboard.directory import Directory
 from xnagent.dashboard.tailing import Log
 from xnagent.dashboard.watch import READ_FAULTS, Pace, Watch, in_thread
+from xnagent.errors import StoreError
 from xnagent.store.place import Sessions
 
 BEAT_SECONDS: Final = 0.08
@@ -74,6 +75,8 @@ class Hub:
                     session, Watch(log=Log(place=place, session=name, mask=self.mask), mask=self.mask, pace=self.pace)
                 )
         await seat.watch.advance()
+        if seat.watch.problem is not None:
+            raise StoreError(seat.watch.problem)
         return seat.watch
 
     def _begin(self, session: str, watch: Watch) -> _Seat:
