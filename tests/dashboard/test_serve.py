@@ -6,26 +6,39 @@ import re
 import signal
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.cli.harness import SECONDS, Shell, model
-from tests.dashboard.serving import Got, served, written
+from tests.cli.harness import SECONDS, Shell, hanging, make_shell, model
+from tests.dashboard.serving import Got, Served, served, written
 from xnagent.cli.inspect import read
 from xnagent.dashboard.frames import cursor_of
 from xnagent.inspect.report import document
 from xnagent.store.files import FileSessions
 from xnagent.testing.server import ScriptedServer
 
-PAGES = ("/", "/events", "/sessions/s-live", "/sessions/s-live/events")
-ACTIONS = ("/sessions/s-live/tell", "/sessions/s-live/cancel")
+PAGES = ("/", "/events", "/sessions/s-shut", "/sessions/s-shut/events")
+ACTIONS = ("/sessions/s-shut/tell", "/sessions/s-shut/cancel")
 
 
 def sessions_of(shell: Shell) -> FileSessions:
     return FileSessions(shell.home)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """One home for the sessions of several tests."""
+    return make_shell(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture(scope="module")
+def server(house: Shell) -> Iterator[Served]:
+    with served(house) as server:
+        yield server
 
 
 def until(condition, seconds: float = SECONDS) -> None:
@@ -35,8 +48,8 @@ def until(condition, seconds: float = SECONDS) -> None:
         time.sleep(0.01)
 
 
-def test_nobody_without_the_token_reads_or_does_anything(shell: Shell):
-    with written(sessions_of(shell)) as live, served(shell) as server:
+def test_nobody_without_the_token_reads_or_does_anything(house: Shell, server: Served):
+    with written(sessions_of(house), "s-shut") as live:
         live.go_on(20)
         with httpx.Client(base_url=server.base, trust_env=False) as stranger:
             for path in PAGES:
@@ -68,29 +81,29 @@ def test_nobody_without_the_token_reads_or_does_anything(shell: Shell):
                     stranger.options(path, headers={**own, "access-control-request-method": "POST"}),
                 ]
                 assert [one.status_code for one in refused] == [403, 403, 415, 413, 400, 400, 405, 405]
-            page = stranger.get("/sessions/s-live")
+            page = stranger.get("/sessions/s-shut")
         assert "access-control-allow-origin" not in page.headers
         assert page.headers["cache-control"] == "no-store"
         assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
         assert "'unsafe-inline'" not in page.headers["content-security-policy"]
-        assert not list(shell.home.glob("sessions/*.letters")), "nothing was posted"
+        assert not list(house.home.glob("sessions/*.letters")), "nothing was posted"
 
 
-def test_what_is_stored_arrives_once_in_order_and_a_viewer_that_comes_back_goes_on(shell: Shell):
-    with written(sessions_of(shell), requests=60) as live, served(shell) as server:
+def test_what_is_stored_arrives_once_in_order_and_a_viewer_that_comes_back_goes_on(house: Shell, server: Served):
+    with written(sessions_of(house), "s-once", requests=60) as live:
         live.go_on(30)
-        page = server.client.get("/sessions/s-live").text
+        page = server.client.get("/sessions/s-once").text
         place = re.search(r'data-place="([^"]+)"', page)
         assert place is not None
         assert cursor_of(place[1]).seq == 30
         got = Got()
-        with server.stream(f"/sessions/s-live/events?after={place[1]}") as events:
+        with server.stream(f"/sessions/s-once/events?after={place[1]}") as events:
             for _ in range(3):
                 last = live.go_on(5)
                 got.until(events, lambda got, last=last: len(got.records) == last - 30)
             got.until(events, lambda got: got.standing["status"] == "running" and "overview" in got.parts)
         live.go_on(25)
-        with server.stream(f"/sessions/s-live/events?after={place[1]}", last=got.last) as events:
+        with server.stream(f"/sessions/s-once/events?after={place[1]}", last=got.last) as events:
             got.until(events, lambda got: len(got.records) == 40)
             last = live.go_on(2_000)
             got.until(events, lambda got: len(got.records) == last - 30)
@@ -105,36 +118,35 @@ def test_what_is_stored_arrives_once_in_order_and_a_viewer_that_comes_back_goes_
     assert set(got.requests) >= {row["request"] for row in told["requests"][10:]}
 
 
-def test_the_list_tells_who_runs_how_far_they_came_and_who_was_killed(shell: Shell):
-    sessions = sessions_of(shell)
+def test_the_list_tells_who_runs_how_far_they_came_and_who_was_killed(house: Shell, server: Served):
+    sessions = sessions_of(house)
     lines: dict[str, str] = {}
-    with served(shell) as server, server.stream("/events") as events:
+    with server.stream("/events") as events:
 
         def take(condition) -> None:
             while not condition():
                 told = json.loads(next(events).data)
                 lines.update(told["lines"])
 
-        with written(sessions, requests=200, steps=3) as live, written(sessions, "s-other") as other:
+        with written(sessions, "s-list", requests=200, steps=3) as live, written(sessions, "s-other") as other:
             live.go_on(40)
-            take(lambda: "running" in lines.get("s-live", "") and "running" in lines.get("s-other", ""))
+            take(lambda: "running" in lines.get("s-list", "") and "running" in lines.get("s-other", ""))
             live.go_on(160)
             tasks = [task.status for task in live.log.state.board.tasks.values()]
             done = f"{tasks.count('completed')}/{len(tasks)} tasks"
-            take(lambda: done in lines["s-live"])
+            take(lambda: done in lines["s-list"])
             assert "0/" not in done
             other.go_on(2_000)
             take(lambda: "partial" in lines["s-other"])
             live.end()
-            take(lambda: "interrupted" in lines["s-live"])
+            take(lambda: "interrupted" in lines["s-list"])
         whole = server.client.get("/").text
-    assert lines["s-live"] in whole
-    assert whole.index('id="s-other"') < whole.index('id="s-live"') or lines["s-other"] in whole
+    assert lines["s-list"] in whole
+    assert lines["s-other"] in whole
 
 
 def test_a_running_session_is_told_cancelled_and_outlives_a_killed_server(shell: Shell):
-    script = {"planner": [{"fault": {"hang": "start"}, "times": 0}]}
-    with ScriptedServer(script) as provider, shell.started("run", "wait", *model(provider.base_url)) as run:
+    with ScriptedServer(hanging()) as provider, shell.started("run", "wait", *model(provider.base_url)) as run:
         until(lambda: provider.bodies)
         (path,) = shell.home.glob("sessions/*.db")
         address = f"/sessions/{path.stem}"
@@ -175,28 +187,27 @@ def test_a_signal_ends_it_at_once_although_pages_are_open(shell: Shell):
             assert b"Traceback" not in server.process.stderr.read()
 
 
-def test_what_cannot_be_read_or_served_is_said(shell: Shell):
-    broken = shell.home / "sessions" / "s-broken.db"
-    with written(sessions_of(shell), "s-broken") as live:
+def test_what_cannot_be_read_or_served_is_said(house: Shell, server: Served):
+    broken = house.home / "sessions" / "s-broken.db"
+    with written(sessions_of(house), "s-broken") as live:
         live.go_on(10)
     with closing(sqlite3.connect(broken)) as connection:
         connection.execute("UPDATE events SET payload = 'no json', enc = 'raw' WHERE seq = 5")
         connection.commit()
-    with served(shell) as server:
-        port = server.base.rpartition(":")[2]
-        answers = [server.client.get(f"/sessions/{name}").status_code for name in ("s-none", "..%2Fx", "s-broken")]
-        assert answers == [404, 404, 200]
-        assert "event 5 cannot be read" in server.client.get("/sessions/s-broken").text
-        with server.stream("/sessions/s-broken/events") as events:
-            problem = next(events)
-        assert (problem.event, "event 5" in problem.data) == ("problem", True)
-        assert "s-broken" in server.client.get("/").text
-        taken, no_host, no_port, no_json = shell.many(
-            ["serve", "--port", port],
-            ["serve", "--host", "no.such.host.invalid", "--port", "0"],
-            ["serve", "--port", "70000"],
-            ["serve", "--port", port, "--json"],
-        )
+    port = server.base.rpartition(":")[2]
+    answers = [server.client.get(f"/sessions/{name}").status_code for name in ("s-none", "..%2Fx", "s-broken")]
+    assert answers == [404, 404, 200]
+    assert "event 5 cannot be read" in server.client.get("/sessions/s-broken").text
+    with server.stream("/sessions/s-broken/events") as events:
+        problem = next(events)
+    assert (problem.event, "event 5" in problem.data) == ("problem", True)
+    assert "s-broken" in server.client.get("/").text
+    taken, no_host, no_port, no_json = house.many(
+        ["serve", "--port", port],
+        ["serve", "--host", "no.such.host.invalid", "--port", "0"],
+        ["serve", "--port", "70000"],
+        ["serve", "--port", port, "--json"],
+    )
     assert (taken.code, no_host.code, no_port.code) == (2, 2, 2)
     assert "SERVE_PORT" in taken.err
     assert "--port 0" in taken.err or "or 0 for any" in taken.err
