@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import anyio
 
-from xnagent.core.masking import Mask
-from xnagent.core.text import Json
 from xnagent.dashboard.frames import BEAT, Cursor, told
-from xnagent.dashboard.listing import Entry, Progress, progress_of, totals
+from xnagent.dashboard.listing import Entry, Progress, progress_of
+from xnagent.dashboard.roll import Roll
 from xnagent.dashboard.tailing import Tail
 from xnagent.dashboard.watch import READ_FAULTS, Bell, in_thread
-from xnagent.inspect.page.markup import Markup
 from xnagent.store.place import Sessions
 from xnagent.store.sessions import SessionRow
 
@@ -30,77 +29,62 @@ COUNTED_EVENTS: Final = 20_000
 """A longer log of a session that does not run is not read for the list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A session's line as it was drawn last."""
-
-    html: Markup
-    drawn: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Directory:
     """One for all viewers of the list; it works only while there are some."""
 
     sessions: Sessions
-    mask: Mask
+    roll: Roll
     bell: Bell = field(default_factory=Bell)
     viewers: int = 0
     rows: dict[str, SessionRow] = field(default_factory=dict)
     """Newest first."""
-    lines: dict[str, Line] = field(default_factory=dict)
     tails: dict[str, Tail] = field(default_factory=dict)
     """Of sessions that run."""
     problem: str | None = None
-    entries: dict[str, Entry] = field(default_factory=dict)
-    drawn: int = 0
-    """When a line or the list last changed, in milliseconds since 1970."""
-    ordered: int = 0
-    """The same of the list's order."""
-    totals: Markup = field(default_factory=Markup)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _counted: dict[str, tuple[int, Progress | None]] = field(default_factory=dict)
     """How far sessions came that do not run, with the last event that was counted."""
     _marks: Mapping[str, Hashable] = field(default_factory=dict)
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
-    _frames: tuple[int, dict[int, bytes]] = field(default_factory=lambda: (0, {}))
 
-    def enter(self) -> None:
-        """A viewer is there."""
+    @contextmanager
+    def viewed(self) -> Iterator[None]:
+        """While it lasts there is a viewer."""
         self.viewers += 1
         self._wanted.set()
-
-    def leave(self) -> None:
-        """It went."""
-        self.viewers -= 1
-        if not self.viewers:
-            self._wanted = anyio.Event()
+        try:
+            yield
+        finally:
+            self.viewers -= 1
+            if not self.viewers:
+                self._wanted = anyio.Event()
 
     async def look_always(self) -> None:
         """Look for new sessions about once a second, until cancelled; seldom where looking takes long."""
         while True:
             await self._wanted.wait()
-            took = await self.look()
+            began = time.monotonic()
+            await self.look()
+            took = time.monotonic() - began
+            for name in self._strangers():
+                async with self._turn:
+                    await self._meet(name)
             await anyio.sleep(max(LOOK_SECONDS, REST * took))
 
-    async def look(self) -> float:
-        """See which sessions there are and which run; how long that took, in seconds."""
-        began = time.monotonic()
+    async def look(self) -> None:
+        """See which sessions there are and which run."""
         try:
             rows = await in_thread(self.sessions.rows)
         except READ_FAULTS as error:
-            self.problem = self.mask.text(str(error))
+            self.problem = self.roll.mask.text(str(error))
             self.bell.ring()
-            return time.monotonic() - began
+            return
         self.problem = None
         async with self._turn:
             changed = [row.session for row in rows if self.rows.get(row.session) != row]
             self.rows = {row.session: row for row in rows}
             self._draw(changed)
-        for name in self._strangers():
-            async with self._turn:
-                await self._meet(name)
-        return time.monotonic() - began
 
     def _strangers(self) -> list[str]:
         """Those of which it is not known yet how far they came, although they run, or that they do not run any more."""
@@ -167,23 +151,8 @@ class Directory:
 
     def _draw(self, names: Iterable[str]) -> None:
         """Make the lines of these anew, and tell the viewers if anything came out another way."""
-        now = max(time.time_ns() // 1_000_000, self.drawn + 1)
-        changed = {name: line for name in names if name in self.rows and (line := self._line(name, now)).drawn == now}
-        is_same_list = [*self.lines] == [*self.rows]
-        if not changed and is_same_list:
-            return
-        known = self.lines | changed
-        self.lines = {name: known[name] for name in self.rows}
-        self.entries = {name: self.entries[name] for name in self.rows}
-        self.totals = totals(self.entries.values())
-        self.ordered = self.ordered if is_same_list else now
-        self.drawn = now
-        self.bell.ring()
-
-    def _line(self, name: str, now: int) -> Line:
-        self.entries[name] = self.entry(name)
-        html, known = Markup(self.mask.text(self.entries[name].html())), self.lines.get(name)
-        return known if known is not None and known.html == html else Line(html=html, drawn=now)
+        if self.roll.draw([*self.rows], {name: self.entry(name) for name in names if name in self.rows}):
+            self.bell.ring()
 
     async def frames(self, cursor: Cursor) -> AsyncIterator[bytes]:
         """What changed after the viewer's place, then what comes."""
@@ -192,24 +161,12 @@ class Directory:
             if self.problem != told_problem:
                 told_problem = self.problem
                 yield told("problem", {"text": self.problem or ""})
-            elif self.drawn > cursor.drawn:
-                frame = self._frame(cursor.drawn)
-                cursor = Cursor(drawn=self.drawn)
+            elif self.roll.drawn > cursor.drawn:
+                frame = self.roll.frame(cursor.drawn)
+                cursor = Cursor(drawn=self.roll.drawn)
                 yield frame
             elif not await self.bell.rings():
                 yield BEAT
-
-    def _frame(self, after: int) -> bytes:
-        """What changed since then: made once for all viewers that have the same."""
-        if self._frames[0] != self.drawn:
-            self._frames = self.drawn, {}
-        made = self._frames[1]
-        if after not in made:
-            changed: dict[str, Json] = {name: line.html for name, line in self.lines.items() if line.drawn > after}
-            order: list[Json] | None = [*self.lines] if self.ordered > after else None
-            told_now: dict[str, Json] = {"lines": changed, "order": order, "totals": self.totals}
-            made[after] = told("lines", told_now, cursor=Cursor(drawn=self.drawn))
-        return made[after]
 
 
 def _read_or_leave(tail: Tail) -> bool:

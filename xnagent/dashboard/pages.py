@@ -128,12 +128,12 @@ def list_page(directory: Directory) -> str:
     """The list of sessions."""
     frame = list_frame()
     brand = tag("a", "xnagent", href="/", class_="brand")
-    lines = {name: line.html for name, line in directory.lines.items()}
+    lines = {name: line.html for name, line in directory.roll.lines.items()}
     head = tag(
-        "header", tag("h1", "Sessions"), directory.totals or tag("dl", id="totals"), class_="glance", id="overview"
+        "header", tag("h1", "Sessions"), directory.roll.totals or tag("dl", id="totals"), class_="glance", id="overview"
     )
     pulse = tag("p", tag("span", "", id="pulse-note", class_="quiet"), role="status", id="live")
-    whole = tag("main", head, pulse, listed(lines), id="main", data_place=str(Cursor(drawn=directory.drawn)))
+    whole = tag("main", head, pulse, listed(lines), id="main", data_place=str(Cursor(drawn=directory.roll.drawn)))
     content = f'<body class="live list">{bar(brand, (), search="Find a session")}{whole}{frame.tail()}</body></html>\n'
     return clean(f"{BEGINNING}{frame.head('xnagent: sessions')}{content}")
 

@@ -80,7 +80,7 @@ class _Server(uvicorn.Server):
 
 async def serve(app: ASGIApp, listening: Listening, *, stop: anyio.Event) -> None:
     """Serve until told to stop, then end at once although pages are open: they come back if another one starts."""
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app,
         access_log=False,

@@ -119,12 +119,9 @@ class Site:
 
 
 async def _listing(hub: Hub, cursor: Cursor) -> AsyncGenerator[bytes, None]:
-    hub.directory.enter()
-    try:
+    with hub.directory.viewed():
         async for frame in hub.directory.frames(cursor):
             yield frame
-    finally:
-        hub.directory.leave()
 
 
 async def _session(hub: Hub, name: str, *, cursor: Cursor) -> AsyncGenerator[bytes, None]:
@@ -189,7 +186,7 @@ class Guarded:
             status, text = REFUSALS[verdict]
             return _plain(status, text, title="Refused")
         # No redirect: the browser would count it to the page from which it came, and send no strict cookie.
-        response = _plain(200, "one moment", title="xnagent", target=scope["path"])
+        response = _plain(200, "one moment", title="xnagent", target=f"/{scope['path'].lstrip('/')}")
         response.set_cookie(self._cookie, self._gate.token, httponly=True, samesite="strict", path="/")
         return response
 

@@ -25,6 +25,7 @@ from xnagent.store.sessions import SessionRow, check_name
 
 LEASE_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 30.0
+REACHED: Final = "SELECT id, last_seq FROM session WHERE id = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +221,7 @@ class PostgresSessions:
 
     def marks(self, sessions: Sequence[str]) -> dict[str, Hashable]:
         """How far each log goes, by one statement."""
-        return dict(self.reader.reached(sessions))
+        return dict(self.reader.rows(REACHED, list(sessions)))
 
 
 def sessions_in(
