@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +13,7 @@ import anyio
 
 from xnagent.dashboard.frames import BEAT, Cursor, told
 from xnagent.dashboard.listing import Entry, Progress, progress_of
+from xnagent.dashboard.pulse import Pulse
 from xnagent.dashboard.roll import Roll
 from xnagent.dashboard.tailing import Tail
 from xnagent.dashboard.watch import READ_FAULTS, Bell, in_thread
@@ -35,6 +36,7 @@ class Directory:
 
     sessions: Sessions
     roll: Roll
+    pulse: Pulse
     bell: Bell = field(default_factory=Bell)
     viewers: int = 0
     rows: dict[str, SessionRow] = field(default_factory=dict)
@@ -45,7 +47,6 @@ class Directory:
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _counted: dict[str, tuple[int, Progress | None]] = field(default_factory=dict)
     """How far sessions came that do not run, with the last event that was counted."""
-    _marks: Mapping[str, Hashable] = field(default_factory=dict)
     _turn: anyio.Lock = field(default_factory=anyio.Lock)
 
     @contextmanager
@@ -87,10 +88,12 @@ class Directory:
             self._draw(changed)
 
     def _strangers(self) -> list[str]:
-        """Those of which it is not known yet how far they came, although they run, or that they do not run any more."""
+        """Those that run and were not read yet, or not to their end, and those that do not run any more."""
         begun = [name for name, row in self.rows.items() if row.is_live and name not in self.tails]
-        ended = [name for name in self.tails if name not in self.rows or not self.rows[name].is_live]
-        return [*begun, *ended]
+        behind = [
+            name for name, tail in self.tails.items() if name not in self.rows or _is_behind(tail, self.rows[name])
+        ]
+        return [*begun, *behind]
 
     async def _meet(self, name: str) -> None:
         tail = self.tails.get(name) or Tail(place=self.sessions.place(name))
@@ -112,14 +115,17 @@ class Directory:
     async def _changed(self) -> list[str]:
         """The sessions of which something was read."""
         names = list(self.tails)
+        if not names:
+            return []
         try:
-            marks = await in_thread(lambda: self.sessions.marks(names)) if names else {}
+            due = await in_thread(lambda: self.pulse.due(names))
         except READ_FAULTS:
             return []
-        noted = [name for name in names if marks.get(name) != self._marks.get(name)]
-        self._marks = marks
-        tails = [(name, self.tails[name]) for name in noted]
-        return await in_thread(lambda: [name for name, tail in tails if _read_or_leave(tail)]) if tails else []
+        tails = [(name, self.tails[name]) for name in due if name in self.tails]
+        changed = await in_thread(lambda: [name for name, tail in tails if _read_or_leave(tail)]) if tails else []
+        for name in changed:
+            self.pulse.found(name)
+        return changed
 
     async def count_always(self) -> None:
         """Read the logs of those that do not run, each once, until cancelled."""
@@ -167,6 +173,10 @@ class Directory:
                 yield frame
             elif not await self.bell.rings():
                 yield BEAT
+
+
+def _is_behind(tail: Tail, row: SessionRow) -> bool:
+    return not row.is_live or tail.seq < row.last_seq
 
 
 def _read_or_leave(tail: Tail) -> bool:

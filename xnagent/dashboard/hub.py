@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,6 +13,7 @@ import anyio.abc
 
 from xnagent.core.masking import Mask
 from xnagent.dashboard.directory import Directory
+from xnagent.dashboard.pulse import Pulse
 from xnagent.dashboard.tailing import Log
 from xnagent.dashboard.watch import READ_FAULTS, Pace, Watch, in_thread
 from xnagent.errors import StoreError
@@ -38,9 +39,9 @@ class Hub:
     sessions: Sessions
     mask: Mask
     directory: Directory
+    pulse: Pulse
     pace: Pace = field(default_factory=Pace)
     _seats: dict[str, _Seat] = field(default_factory=dict)
-    _marks: Mapping[str, Hashable] = field(default_factory=dict)
     _group: anyio.abc.TaskGroup | None = None
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -71,13 +72,14 @@ class Hub:
             name = await in_thread(place.read_session)
             seat = self._seats.get(session)
             if seat is None or seat.watch.problem is not None:
-                seat = self._begin(
-                    session, Watch(log=Log(place=place, session=name, mask=self.mask), mask=self.mask, pace=self.pace)
-                )
+                seat = self._begin(session, self._watch(session, Log(place=place, session=name, mask=self.mask)))
         await seat.watch.advance()
         if seat.watch.problem is not None:
             raise StoreError(seat.watch.problem)
         return seat.watch
+
+    def _watch(self, session: str, log: Log) -> Watch:
+        return Watch(log=log, mask=self.mask, pace=self.pace, found=lambda: self.pulse.found(session))
 
     def _begin(self, session: str, watch: Watch) -> _Seat:
         self._end(session)
@@ -105,13 +107,12 @@ class Hub:
     async def _note(self, names: list[str]) -> None:
         """Tell the watches whose sessions may have news."""
         try:
-            marks = await in_thread(lambda: self.sessions.marks(names))
+            due = await in_thread(lambda: self.pulse.due(names))
         except READ_FAULTS:
             return
-        for name in names:
-            if marks.get(name) != self._marks.get(name) and name in self._seats:
+        for name in due:
+            if name in self._seats:
                 self._seats[name].watch.note_news()
-        self._marks = marks
 
     def _look_after(self) -> None:
         """Let go of what nobody looks at; see whether the others still run."""

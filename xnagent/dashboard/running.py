@@ -10,6 +10,7 @@ from xnagent.dashboard.gate import Gate
 from xnagent.dashboard.hub import Hub
 from xnagent.dashboard.pages import Offers
 from xnagent.dashboard.plan import Plan, Ready
+from xnagent.dashboard.pulse import Pulse
 from xnagent.dashboard.roll import Roll
 from xnagent.dashboard.server import listen, serve
 from xnagent.dashboard.site import Site, application
@@ -18,7 +19,8 @@ from xnagent.dashboard.site import Site, application
 async def run(plan: Plan, *, ready: Ready, stop: anyio.Event) -> None:
     """Serve until told to stop. Raises UsageError for a place where it can't."""
     sessions = plan.host.sessions
-    hub = Hub(sessions=sessions, mask=plan.mask, directory=Directory(sessions=sessions, roll=Roll(mask=plan.mask)))
+    directory = Directory(sessions=sessions, roll=Roll(mask=plan.mask), pulse=Pulse(sessions=sessions))
+    hub = Hub(sessions=sessions, mask=plan.mask, directory=directory, pulse=Pulse(sessions=sessions))
     site = Site(hub=hub, offers=Offers(can_act=plan.can_act, words=plan.words), actions=Actions(host=plan.host))
     listening = listen(plan.listen, plan.port)
     gate = Gate(token=plan.token, names=listening.names)

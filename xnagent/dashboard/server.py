@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -78,9 +79,15 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Whether it tells an error of ours: not how the server comes and goes, nor that an open page was let go."""
+    error = record.exc_info[1] if record.exc_info else None
+    return error is not None and not isinstance(error, asyncio.CancelledError)
+
+
 async def serve(app: ASGIApp, listening: Listening, *, stop: anyio.Event) -> None:
     """Serve until told to stop, then end at once although pages are open: they come back if another one starts."""
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").addFilter(_is_fault)
     config = uvicorn.Config(
         app,
         access_log=False,

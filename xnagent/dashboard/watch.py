@@ -83,6 +83,8 @@ class Watch:
     log: Log
     mask: Mask
     pace: Pace
+    found: Callable[[], None]
+    """Is called when something new was read."""
     bell: Bell = field(default_factory=Bell)
     viewers: int = 0
     left_at: float = field(default_factory=time.monotonic)
@@ -131,6 +133,7 @@ class Watch:
             self.bell.ring()
         if (now := (self.log.seq, self.log.is_live)) != self._told:
             self._told, self.seq = now, self.log.seq
+            self.found()
             self.bell.ring()
             self._stale.set()
 

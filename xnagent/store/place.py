@@ -141,9 +141,10 @@ class Sessions(Protocol):
         """All sessions, newest first; one that cannot be read is in the list with its problem."""
 
     def marks(self, sessions: Sequence[str]) -> Mapping[str, Hashable]:
-        """For each a value that differs from the last one whenever its log may have grown; those without are missing.
+        """For each a value that changes when its log is written to; sessions that are not there are missing.
 
-        Cheap enough to be asked many times a second for many sessions. It may differ although nothing is new.
+        Cheap enough to be asked many times a second for many sessions. It may change a moment before what was written
+        can be read (a file is synced in between), and although nothing is new.
         """
 
 
