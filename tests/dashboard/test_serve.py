@@ -24,6 +24,10 @@ from xnagent.testing.server import ScriptedServer
 PAGES = ("/", "/events", "/sessions/s-shut", "/sessions/s-shut/events")
 ACTIONS = ("/sessions/s-shut/tell", "/sessions/s-shut/cancel")
 
+WAITING = ("run", "wait", "-s", "sandbox.mode=off")
+
+pytestmark = pytest.mark.timeout(120)
+
 
 def sessions_of(shell: Shell) -> FileSessions:
     return FileSessions(shell.home)
@@ -41,7 +45,7 @@ def server(house: Shell) -> Iterator[Served]:
         yield server
 
 
-def until(condition, seconds: float = SECONDS) -> None:
+def until(condition, seconds: float = 2 * SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -146,7 +150,7 @@ def test_the_list_tells_who_runs_how_far_they_came_and_who_was_killed(house: She
 
 
 def test_a_running_session_is_told_cancelled_and_outlives_a_killed_server(shell: Shell):
-    with ScriptedServer(hanging()) as provider, shell.started("run", "wait", *model(provider.base_url)) as run:
+    with ScriptedServer(hanging()) as provider, shell.started(*WAITING, *model(provider.base_url)) as run:
         until(lambda: provider.bodies)
         (path,) = shell.home.glob("sessions/*.db")
         address = f"/sessions/{path.stem}"
