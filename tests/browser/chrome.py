@@ -2,12 +2,17 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xnagent.inspect.plain import count, money, share
+
+ROOT = Path(__file__).resolve().parents[2]
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -47,15 +52,15 @@ class Visit:
 
 
 @contextmanager
-def visited(browser: Any, file: Path, *, width: int = 1440, scheme: str = "light") -> Iterator[Visit]:
-    """The file, opened in a window of its own."""
+def visited(browser: Any, address: str, *, width: int = 1440, scheme: str = "light") -> Iterator[Visit]:
+    """The address, opened in a window of its own."""
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     try:
         visit = Visit(page=context.new_page())
         visit.page.on("console", lambda message: visit.said.append(f"{message.type}: {message.text}"))
         visit.page.on("pageerror", lambda error: visit.said.append(f"error: {error}"))
         visit.page.on("request", lambda request: visit.asked.append(request.url))
-        visit.page.goto(file.as_uri())
+        visit.page.goto(address)
         yield visit
     finally:
         context.close()
@@ -66,3 +71,32 @@ def shots_folder(default: Path) -> Path:
     folder = Path(os.environ.get(SHOTS) or default)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def xnagent(*arguments: str, folder: Path) -> None:
+    """A command to its end, with everything that it keeps in the folder."""
+    environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [sys.executable, "-m", "xnagent", *arguments],
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def cards(told: dict[str, Any]) -> list[str]:
+    """The numbers at the top of a page, from what inspect says."""
+    usage, overview = told["final"]["usage"], told["overview"]
+    return [
+        f"{count(overview['tasks']['completed'])}/{count(overview['tasks']['total'])}",
+        count(overview["runs"]["total"]),
+        count(usage["requests"]),
+        count(usage["input_tokens"]),
+        share(usage["cached_tokens"], usage["input_tokens"]),
+        money(overview["cost_usd"]),
+        count(overview["spine"]["tokens"]),
+        count(overview["spine"]["deltas"]),
+    ]

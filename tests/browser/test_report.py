@@ -1,9 +1,6 @@
 """The page of a session in a real browser: quiet, alone, right, readable at every width, and usable by keyboard."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.browser.chrome import ARGUMENTS, chromium, shots_folder, visited
+from tests.browser.chrome import ARGUMENTS, cards, chromium, shots_folder, visited, xnagent
 from tests.inspect.long import PATCH, TICKET, long_reading
 from xnagent.cli.inspect import read
 from xnagent.core.masking import Mask
 from xnagent.inspect.page.whole import page
-from xnagent.inspect.plain import count, money, share
+from xnagent.inspect.plain import count, money
 from xnagent.inspect.report import document
 from xnagent.store.files import FileSessions
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 2_000
 
 pytestmark = [
@@ -42,6 +38,10 @@ class Report:
     file: Path
     told: dict[str, Any]
 
+    @property
+    def address(self) -> str:
+        return self.file.as_uri()
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -52,28 +52,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """`xnagent demo`, then `xnagent report` of its session, as a person calls them."""
-    folder = tmp_path_factory.mktemp("demo")
-    environ = {"HOME": str(folder), "PATH": os.environ["PATH"], "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
-
-    def xnagent(*arguments: str) -> None:
-        subprocess.run(
-            [sys.executable, "-m", "xnagent", *arguments],
-            cwd=folder,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=120,
-            check=True,
-        )
-
-    xnagent("demo")
-    (home,) = folder.glob("xnagent-demo-*/home")
-    (path,) = home.glob("sessions/*.db")
-    file = folder / "report.html"
-    xnagent("report", path.stem, "-o", str(file), "--home", str(home))
-    told = document(read(FileSessions(home).place(path.stem)), ())
+def demo(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """`xnagent report` of a demo's session, as a person calls it."""
+    (path,) = demo_home.glob("sessions/*.db")
+    file = tmp_path_factory.mktemp("demo") / "report.html"
+    xnagent("report", path.stem, "-o", str(file), "--home", str(demo_home), folder=file.parent)
+    told = document(read(FileSessions(demo_home).place(path.stem)), ())
     return Report(name="demo", file=file, told=json.loads(json.dumps(told)))
 
 
@@ -91,22 +75,8 @@ def report(request: pytest.FixtureRequest) -> Report:
     return request.getfixturevalue(request.param)
 
 
-def cards(told: dict[str, Any]) -> list[str]:
-    usage, overview = told["final"]["usage"], told["overview"]
-    return [
-        f"{count(overview['tasks']['completed'])}/{count(overview['tasks']['total'])}",
-        count(overview["runs"]["total"]),
-        count(usage["requests"]),
-        count(usage["input_tokens"]),
-        share(usage["cached_tokens"], usage["input_tokens"]),
-        money(overview["cost_usd"]),
-        count(overview["spine"]["tokens"]),
-        count(overview["spine"]["deltas"]),
-    ]
-
-
 def test_it_is_quiet_and_alone_and_its_numbers_are_those_of_inspect(browser: Any, report: Report):
-    with visited(browser, report.file) as visit:
+    with visited(browser, report.address) as visit:
         visit.page.wait_for_selector("#log-rows details")
         assert visit.all_text(".cards dd:not(.quiet)") == cards(report.told)
         rows = visit.page.eval_on_selector_all(
@@ -132,11 +102,11 @@ def test_it_is_quiet_and_alone_and_its_numbers_are_those_of_inspect(browser: Any
         )
         assert dict(fields)["input tokens"] == str(report.told["requests"][-1]["input_tokens"])
         assert visit.said == []
-        assert visit.asked == [report.file.as_uri()]
+        assert visit.asked == [report.address]
 
 
 def test_nothing_of_a_hostile_session_runs(browser: Any, long: Report):
-    with visited(browser, long.file) as visit:
+    with visited(browser, long.address) as visit:
         visit.page.on("dialog", lambda dialog: visit.said.append(f"dialog: {dialog.message}"))
         for selector in ("#request-2", "#run-r1", "#changes details", "#facts details", "#log-rows details"):
             visit.page.wait_for_selector(selector, state="attached")
@@ -151,7 +121,7 @@ def test_nothing_of_a_hostile_session_runs(browser: Any, long: Report):
 
 
 def test_it_can_be_searched_and_used_by_keyboard(browser: Any, demo: Report):
-    with visited(browser, demo.file) as visit:
+    with visited(browser, demo.address) as visit:
         keyboard = visit.page.keyboard
         keyboard.press("/")
         keyboard.type("ROUND_HALF_EVEN")
@@ -180,7 +150,7 @@ def test_it_fits_the_screen_and_is_kept_as_a_picture(
     browser: Any, report: Report, tmp_path: Path, width: int, scheme: str
 ):
     folder = shots_folder(tmp_path)
-    with visited(browser, report.file, width=width, scheme=scheme) as visit:
+    with visited(browser, report.address, width=width, scheme=scheme) as visit:
         visit.page.wait_for_selector("#log-rows details")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         ground = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -196,7 +166,7 @@ def test_it_fits_the_screen_and_is_kept_as_a_picture(
 
 
 def test_it_can_be_printed(browser: Any, demo: Report, tmp_path: Path):
-    with visited(browser, demo.file, scheme="dark") as visit:
+    with visited(browser, demo.address, scheme="dark") as visit:
         printed = visit.page.pdf(path=str(shots_folder(tmp_path) / "report-demo.pdf"))
         assert printed.startswith(b"%PDF")
         visit.page.emulate_media(media="print")

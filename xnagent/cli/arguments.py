@@ -11,6 +11,7 @@ from typing import Final, NoReturn
 from xnagent import __version__
 from xnagent.errors import UsageError
 
+MOST_PORT: Final = 65_535
 LAB_PROVIDERS: Final = ("deepseek", "openai", "anthropic", "no-cache")
 LAB_STRATEGIES: Final = (
     "snapshot-replace",
@@ -211,6 +212,13 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--content", action="store_true", help="otel: with what was said; otherwise only numbers")
 
 
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1: this machine alone)")
+    parser.add_argument("--port", type=_port, metavar="N", help="default 8421; 0: any that is free")
+    parser.add_argument("--read-only", action="store_true", help="pages can't tell or cancel sessions")
+    parser.add_argument("--json", action="store_true", help="as --output json")
+
+
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
@@ -278,6 +286,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "fork": Command("xnagent.cli.fork", "a new session that goes on from a point in another one's log", _add_fork),
     "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", _add_report),
     "export": Command("xnagent.cli.export", "a session in a form that other programs read", _add_export),
+    "serve": Command("xnagent.cli.serve", "pages of all sessions in the store, live", _add_serve),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
     "lab": Command(
@@ -401,6 +410,13 @@ def _share(text: str) -> float:
         number = -1.0
     if not 0 <= number <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
+    return number
+
+
+def _port(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= number <= MOST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; one is from 0 to {MOST_PORT}")
     return number
 
 

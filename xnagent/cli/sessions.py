@@ -9,7 +9,7 @@ from xnagent.cli.console import Console
 from xnagent.cli.options import host_of
 from xnagent.core.text import Json
 from xnagent.inspect.plain import line, money, table
-from xnagent.store.sessions import SessionRow
+from xnagent.store.sessions import SessionRow, status_of
 
 COLUMNS = ("session", "status", "updated", "cost", "objective")
 
@@ -26,15 +26,6 @@ def execute(arguments: Namespace, console: Console) -> int:
         for row in rows:
             console.record(_record(row))
     return 0
-
-
-def status_of(row: SessionRow) -> str:
-    """How the session stands: an open one that no process runs was interrupted (B048)."""
-    if row.status == "settled":
-        return row.outcome or row.status
-    if row.status in {"new", "open", "interrupted"}:
-        return "running" if row.is_live else "interrupted"
-    return row.status
 
 
 def _record(row: SessionRow) -> dict[str, Json]:

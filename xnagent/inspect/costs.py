@@ -11,8 +11,8 @@ from xnagent.core.state import RoleTotals
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage, add_usage
 from xnagent.inspect.foreseen import session_outcome
-from xnagent.inspect.reading import Reading
-from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, request_rows, role_of_row
+from xnagent.inspect.reading import Reading, ledger_of
+from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, role_of_row
 
 Totals = dict[str, Json]
 
@@ -23,7 +23,7 @@ def cost(reading: Reading) -> dict[str, Json]:
     With each sum stand `known_usd`, the money of the requests whose cost is known, and `unpriced_requests`, how many
     others there are. What the Planner used is no task's.
     """
-    rows = request_rows(reading.events)
+    rows = ledger_of(reading)
     replied = [row for row in rows if row.finish is not None]
     return {
         "by_role": {share.role: _role(reading, share, rows=replied) for share in cache_shares(rows)},

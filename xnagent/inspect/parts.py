@@ -19,9 +19,9 @@ from xnagent.inspect.costs import cost
 from xnagent.inspect.course import courses_of
 from xnagent.inspect.foreseen import outcome_fields
 from xnagent.inspect.history import fact_histories, told_by
-from xnagent.inspect.reading import Reading, run_status
+from xnagent.inspect.reading import Reading, ledger_of, run_status
 from xnagent.inspect.receipts import rebase_rows
-from xnagent.inspect.requests import RequestRow, request_rows
+from xnagent.inspect.requests import RequestRow
 from xnagent.inspect.segments import CacheState, names_of_calls, served, what_of
 
 Rows = list[dict[str, Json]]
@@ -47,7 +47,7 @@ def spine(reading: Reading) -> Rows:
 
 def _cache_states(reading: Reading, spine: Spine) -> list[CacheState]:
     """Of each item, as the provider reported of the newest answered request of this lineage."""
-    answered = [row for row in request_rows(reading.events) if row.agent == PLANNER and row.finish is not None]
+    answered = [row for row in ledger_of(reading) if row.agent == PLANNER and row.finish is not None]
     manifest = reading.state.manifests.get(spine.sent_manifest)
     if not answered or answered[-1].generation != spine.generation or manifest is None:
         return ["not sent"] * len(spine.items)
@@ -97,10 +97,11 @@ def rebases(reading: Reading) -> Rows:
 
 def requests(reading: Reading) -> Rows:
     """What each request was expected to cost in tokens and what the provider reported."""
-    return [_request(row) for row in request_rows(reading.events)]
+    return [request_record(row) for row in ledger_of(reading)]
 
 
-def _request(row: RequestRow) -> dict[str, Json]:
+def request_record(row: RequestRow) -> dict[str, Json]:
+    """A request as one flat object."""
     told: dict[str, Json] = {name: getattr(row, name) for name in LEDGER_FIELDS}
     told["replaced"] = None if row.replaced is None else asdict(row.replaced)
     usage: dict[str, Json] = {name: getattr(row.usage, name) for name in USAGE_FIELDS}

@@ -11,6 +11,7 @@ from xnagent.core.ids import SessionId
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
+from xnagent.inspect.requests import RequestRow, request_rows
 
 Row = Mapping[str, Json]
 
@@ -26,6 +27,13 @@ class Reading:
     """The events as flat objects, if they are wanted."""
     is_live: bool = False
     """A process runs the session now."""
+    ledger: Sequence[RequestRow] | None = None
+    """The rows of its requests, if they were made already."""
+
+
+def ledger_of(reading: Reading) -> Sequence[RequestRow]:
+    """A row for each request."""
+    return request_rows(reading.events) if reading.ledger is None else reading.ledger
 
 
 def status_of(reading: Reading) -> str:

@@ -69,22 +69,10 @@ class RequestRow:
 
 def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
     """The rows in the order of their numbers; a request that was sent again after a crash has one row."""
-    rows: dict[int, RequestRow] = {}
-    known = _Known()
+    ledger = Ledger()
     for stored in events:
-        event = stored.event
-        match event:
-            case SpineRebased() | ModelReplaced() | ManifestRecorded() | WindowFilled():
-                known.take(event)
-            case RequestStarted():
-                rows[event.request] = known.started(event, stored.at)
-            case CacheDrifted() if event.request in rows:
-                rows[event.request] = replace(rows[event.request], cache_miss=event.cause)
-            case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
-                rows[event.request] = _updated(rows[event.request], event)
-            case _:
-                pass
-    return [rows[number] for number in sorted(rows)]
+        ledger.take(stored)
+    return ledger.in_order()
 
 
 @dataclass(slots=True)
@@ -138,6 +126,35 @@ class _Known:
             window_share=None if manifest is None else _window_share(event.estimate_tokens, manifest),
             warned_share=self.levels.get(event.request),
         )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The rows as far as the log was taken, event by event."""
+
+    rows: dict[int, RequestRow] = field(default_factory=dict)
+    known: _Known = field(default_factory=_Known)
+
+    def take(self, stored: Stored) -> int | None:
+        """Go on by one event; the number of the request whose row it made or changed."""
+        rows, event = self.rows, stored.event
+        match event:
+            case SpineRebased() | ModelReplaced() | ManifestRecorded() | WindowFilled():
+                self.known.take(event)
+                return None
+            case RequestStarted():
+                rows[event.request] = self.known.started(event, stored.at)
+            case CacheDrifted() if event.request in rows:
+                rows[event.request] = replace(rows[event.request], cache_miss=event.cause)
+            case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
+                rows[event.request] = _updated(rows[event.request], event)
+            case _:
+                return None
+        return event.request
+
+    def in_order(self) -> list[RequestRow]:
+        """The rows in the order of their numbers."""
+        return [self.rows[number] for number in sorted(self.rows)]
 
 
 def _window_share(tokens: int, manifest: ManifestRecorded) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.store.lock import acquire, holder_of, is_held
+from xnagent.store.marks import file_mark
 from xnagent.store.opening import create_file, open_for_writing
 from xnagent.store.place import Opened
 from xnagent.store.reading import read_artifact, read_events, read_history, read_session
@@ -104,3 +105,8 @@ class FileSessions:
     def rows(self) -> list[SessionRow]:
         """What is in the folder."""
         return list_sessions(sessions_folder(self.home))
+
+    def marks(self, sessions: Sequence[str]) -> dict[str, Hashable]:
+        """What the file system says of each file and its write-ahead log: no file is opened."""
+        found = {session: file_mark(session_path(self.home, session)) for session in sessions}
+        return {session: mark for session, mark in found.items() if mark is not None}

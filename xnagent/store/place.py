@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -141,6 +141,13 @@ class Sessions(Protocol):
 
     def rows(self) -> list[SessionRow]:
         """All sessions, newest first; one that cannot be read is in the list with its problem."""
+
+    def marks(self, sessions: Sequence[str]) -> Mapping[str, Hashable]:
+        """For each a value that changes when its log is written to; sessions that are not there are missing.
+
+        Cheap enough to be asked many times a second for many sessions. It may change a moment before what was written
+        can be read (a file is synced in between), and although nothing is new.
+        """
 
 
 def state_at(place: Place) -> SessionState:

@@ -43,6 +43,15 @@ class SessionRow:
     """Why it cannot be read, and what to do."""
 
 
+def status_of(row: SessionRow) -> str:
+    """How the session stands: an open one that no process runs was interrupted (B048)."""
+    if row.status == "settled":
+        return row.outcome or row.status
+    if row.status in {"new", "open", "interrupted"}:
+        return "running" if row.is_live else "interrupted"
+    return row.status
+
+
 def new_session_id(clock: Clock) -> SessionId:
     """A name for a new session: the time in UTC and something random, `s-20261130-141502-3f9a1c`."""
     now = datetime.fromisoformat(clock.now()).astimezone(UTC)

@@ -30,17 +30,23 @@ TITLES: Final = (
 def request_list(requests: Sequence[Row], story: Story) -> Markup:
     """A line for each request, in groups."""
     begun = {step.request: step for steps in story.steps.values() for step in steps.values()}
+    rows = [
+        request_line(row, begun.get(row["request"]), contents=story.contents.get(row["request"], Contents()))
+        for row in requests
+    ]
+    return request_table(rows)
+
+
+def request_table(rows: Sequence[Markup]) -> Markup:
+    """The lines of `request_line` under their titles."""
     head = tag(
         "div", *(tag("span", title, class_=kind) for kind, title in TITLES), class_="req head", aria_hidden="true"
     )
-    rows = [
-        _row(row, begun.get(row["request"]), contents=story.contents.get(row["request"], Contents()))
-        for row in requests
-    ]
     return tag("div", head, chunked(rows), class_="ledger")
 
 
-def _row(row: Row, step: Step | None, *, contents: Contents) -> Markup:
+def request_line(row: Row, step: Step | None, *, contents: Contents) -> Markup:
+    """One request, folded."""
     when = "" if step is None else duration(round(step.begun, 1))
     cached, whole = row["cached_tokens"], row["input_tokens"]
     number = int(row["request"])

@@ -10,6 +10,7 @@ from typing import Final
 from xnagent.core.text import Json
 from xnagent.inspect.plain import visible
 
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 VOID: Final = frozenset({"br", "input", "link", "meta"})
 
 
@@ -47,6 +48,14 @@ def island(name: str, values: Iterable[Json]) -> Sequence[str]:
 
     Nothing in them can end the element: there is no `<` and only ASCII.
     """
-    encode = json.JSONEncoder(separators=(",", ":")).encode
-    lines = "\n".join(map(encode, values)).replace("<", "\\u003c")
-    return (f'<script type="application/x-ndjson" id="{shown(name)}">', lines, "</script>")
+    return island_of(name, map(written, values))
+
+
+def written(value: Json) -> str:
+    """A value as one line of an island: only ASCII, and no `<`."""
+    return _encode(value).replace("<", "\\u003c")
+
+
+def island_of(name: str, lines: Iterable[str]) -> Sequence[str]:
+    """The same as `island` of lines that `written` made."""
+    return (f'<script type="application/x-ndjson" id="{shown(name)}">', "\n".join(lines), "</script>")

@@ -26,7 +26,9 @@
     return () => (split ??= at(id).textContent.split("\n").filter(Boolean));
   };
   const events = lines("events");
-  const ledger = lines("ledger");
+  let numbered = null;
+  const numberOf = (line) => JSON.parse(line).request;
+  const ledger = () => (numbered ??= new Map(at("ledger").textContent.split("\n").filter(Boolean).map((line) => [numberOf(line), line])));
   const record = (seq) => JSON.parse(events()[seq - 1]);
 
   const block = (text) => {
@@ -81,7 +83,7 @@
   const places = (node, name) => (node.dataset[name] || "").split(" ").filter(Boolean).map(Number);
   const fillRequest = (node) => {
     const number = Number(node.id.slice("request-".length));
-    const row = ledger().map((one) => JSON.parse(one)).find((one) => one.request === number);
+    const row = JSON.parse(ledger().get(number));
     const told = make("dl", "ledger-row");
     for (const [name, value] of Object.entries(row)) {
       if (value !== null && value !== "") told.append(pair(name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : value));
@@ -122,6 +124,14 @@
     more.onclick = step;
     rows.replaceChildren();
     step();
+    return (added) => {
+      seqs.push(...added);
+      if (rows.childElementCount < PAGE) {
+        rows.append(...seqs.slice(next = rows.childElementCount, PAGE).map(row));
+        next = PAGE;
+      }
+      more.hidden = next >= seqs.length;
+    };
   };
 
   const gist = (told) => {
@@ -129,11 +139,14 @@
     const text = rest.map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(" ");
     return make("span", "quiet", text.slice(0, 140));
   };
-  const showLog = () => {
+  const chosen = (from) => {
     const begin = `{"type":${JSON.stringify(at("log-type").value)}`;
     const all = at("log-type").value === "";
-    const seqs = events().flatMap((one, n) => (all || one.startsWith(begin) ? [n + 1] : []));
-    pager(at("log-rows"), at("log-more"), seqs, (seq) => {
+    return events().slice(from).flatMap((one, n) => (all || one.startsWith(begin) ? [from + n + 1] : []));
+  };
+  let lengthen = null;
+  const showLog = () => {
+    lengthen = pager(at("log-rows"), at("log-more"), chosen(0), (seq) => {
       const told = record(seq);
       return eventRow(seq, told, gist(told));
     });
@@ -220,6 +233,30 @@
     folded.forEach((node) => { node.open = true; });
   });
   addEventListener("afterprint", () => folded.forEach((node) => { node.open = false; }));
+
+  // A served page brings what happened since: lines of the log, rows of the ledger, requests that changed.
+  const count = (kind, number) => {
+    const options = at("log-type").options;
+    let option = [...options].find((one) => one.value === kind);
+    if (!option) at("log-type").add((option = Object.assign(document.createElement("option"), { value: kind, number: 0 })));
+    option.number ??= Number(option.text.replace(/.*\(|[,)]/g, ""));
+    option.number += number;
+    option.text = `${kind || "all"} (${option.number.toLocaleString("en")})`;
+  };
+  document.addEventListener("xnagent:news", ({ detail }) => {
+    const from = events().length;
+    events().push(...detail.lines);
+    if (lowered) lowered.push(...detail.lines.map((line) => line.toLowerCase()));
+    detail.rows.forEach((line) => ledger().set(numberOf(line), line));
+    detail.lines.forEach((line) => count(JSON.parse(line).type, 1));
+    count("", detail.lines.length);
+    if (lengthen) lengthen(chosen(from));
+    for (const node of detail.changed.filter((one) => one.isFilled)) {
+      node.querySelector("summary").nextSibling && node.replaceChildren(node.querySelector("summary"));
+      node.isFilled = node.open;
+      if (node.open) fillRequest(node);
+    }
+  });
 
   at("log-type").addEventListener("change", showLog);
   (window.requestIdleCallback || setTimeout)(showLog);

@@ -51,6 +51,8 @@ class Contents:
 class Story:
     """A session in the order of its log."""
 
+    start: float | None = None
+    """When the first event was stored, in seconds since 1970."""
     seconds: list[float] = field(default_factory=list)
     """When each event was stored, since the first one."""
     steps: dict[AgentId, dict[int, Step]] = field(default_factory=dict)
@@ -81,14 +83,16 @@ class Story:
 def story_of(reading: Reading) -> Story:
     """Go through the log once."""
     story = Story()
-    start = datetime.fromisoformat(reading.events[0].at).timestamp() if reading.events else 0.0
     for stored in reading.events:
-        story.seconds.append(max(0.0, datetime.fromisoformat(stored.at).timestamp() - start))
-        _take(story, stored)
+        tell(story, stored)
     return story
 
 
-def _take(story: Story, stored: ev.Stored) -> None:
+def tell(story: Story, stored: ev.Stored) -> None:
+    """Go on by one event."""
+    now = datetime.fromisoformat(stored.at).timestamp()
+    story.start = now if story.start is None else story.start
+    story.seconds.append(max(0.0, now - story.start))
     match stored.event:
         case sp.ToolFinished() | sp.ResultOffloaded() as event:
             _add_result(story, event.agent, seq=stored.seq)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping
-from hashlib import sha256
-from importlib import resources
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from xnagent.core.masking import Mask
 from xnagent.inspect.page.changes import patch_section, patch_tickets
+from xnagent.inspect.page.frame import Frame, bar, resource
 from xnagent.inspect.page.ledger import request_list
-from xnagent.inspect.page.markup import Markup, island, joined, tag
+from xnagent.inspect.page.markup import Markup, island, tag
 from xnagent.inspect.page.pieces import section
 from xnagent.inspect.page.plan import plan_picture
 from xnagent.inspect.page.sections import fact_list, glance, log_section, run_list, session_checks, spine_parts
@@ -34,11 +33,23 @@ LINKS: Final = (
     ("facts", "Facts"),
     ("log", "Log"),
 )
-ICON: Final = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath "
-    "d='M2 3h12M2 8h8M2 13h10' stroke='%235b5bd6' stroke-width='3'/%3E%3C/svg%3E"
-)
 TITLE: Final = 80
+SEARCH: Final = "Search everything"
+REQUESTS: Final = "Unfold one to see its row of the ledger, what was new in it, the reply, and what its calls came to."
+NO_SCRIPT: Final = (
+    "Scripts are off: what requests held and the log can't be unfolded here; `xnagent inspect` shows them."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """What the sections are made from."""
+
+    shown: dict[str, Any]
+    """As `document` makes it, without secrets."""
+    story: Story
+    texts: Mapping[str, str]
+    """Patches by ticket."""
 
 
 def tickets_of(reading: Reading) -> list[str]:
@@ -52,86 +63,67 @@ def page(reading: Reading, *, texts: Mapping[str, str], mask: Mask) -> Iterator[
     told = document(reading, ())
     shown = cast("dict[str, Any]", mask.value(told) if mask.grams else told)
     masked = {ticket: mask.text(text) for ticket, text in texts.items()}
-    style, script = _resource("page.css"), _resource("page.js")
-    yield f'<!doctype html>\n<html lang="en">{_head(shown, style=style, script=script)}<body>{_bar()}<main id="main">'
-    yield from _sections(shown, story_of(reading), texts=masked)
+    sheet = Sheet(shown=shown, story=story_of(reading), texts=masked)
+    frame = Frame(style=resource("page.css"), scripts=[resource("page.js")])
+    title = f"{shown['session']}: {line(str(shown['overview']['objective']), TITLE)}"
+    yield f'<!doctype html>\n<html lang="en">{frame.head(title)}<body>{session_bar()}<main id="main">'
+    yield from (make(sheet) for make in SECTIONS.values())
     yield "</main>"
     yield from island("events", shown["events"])
     yield from island("ledger", shown["requests"])
-    yield f"{tag('script', Markup(script))}</body></html>\n"
+    yield f"{frame.tail()}</body></html>\n"
 
 
-def _sections(shown: dict[str, Any], story: Story, *, texts: Mapping[str, str]) -> Iterator[Markup]:
-    ledger, rebases, deltas = shown["requests"], shown["rebases"], shown["deltas"]
-    whole = patch_section(shown["final"]["workspace"]["patch"], texts, what="patch of the whole")
-    yield glance(shown, story)
-    yield tag("section", tag("h2", "Found"), tag("div", id="found-rows"), id="found", hidden=True, aria_live="polite")
-    yield section(
+def session_bar(*, home: str = "#overview") -> Markup:
+    """The bar of a session's page; `home` is where its brand leads."""
+    return bar(tag("a", "xnagent", href=home, class_="brand"), LINKS, search=SEARCH)
+
+
+def _found(_sheet: Sheet) -> Markup:
+    rows = tag("div", id="found-rows")
+    return tag("section", tag("h2", "Found"), rows, id="found", hidden=True, aria_live="polite")
+
+
+def _time(sheet: Sheet) -> Markup:
+    shown, story = sheet.shown, sheet.story
+    rebases, deltas = shown["rebases"], shown["deltas"]
+    return section(
         "time",
         "Time line",
         timeline(story, shown["runs"], rebases=rebases, deltas=deltas),
         tag("h3", "Length of the Planner's spine"),
-        spine_picture(story, ledger, rebases=rebases, deltas=deltas),
-    )
-    yield section("tokens", "Tokens of each request", token_picture(ledger))
-    yield section("cost", "Cost", cost_section(shown["cost"]))
-    yield section("plan", "Plan", plan_picture(shown["tasks"], shown["runs"]))
-    yield section("changes", "Changes", whole)
-    checks = [tag("h3", "Checks of the whole"), session_checks(shown, story)]
-    yield section("runs", "Runs and checks", run_list(shown, story, texts=texts), *checks)
-    yield section("requests", "Requests", request_list(ledger, story), note=REQUESTS)
-    yield section("spine", "Spine", spine_parts(shown))
-    yield section("facts", "Facts", fact_list(shown, story))
-    yield section("log", "Log", log_section(shown["events"]))
-    yield tag("noscript", tag("p", NO_SCRIPT, class_="note"))
-
-
-REQUESTS: Final = "Unfold one to see its row of the ledger, what was new in it, the reply, and what its calls came to."
-NO_SCRIPT: Final = (
-    "Scripts are off: what requests held and the log can't be unfolded here; `xnagent inspect` shows them."
-)
-
-
-def _head(shown: dict[str, Any], *, style: str, script: str) -> Markup:
-    policy = (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
-        f"style-src '{_digest(style)}'; script-src '{_digest(script)}'"
-    )
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy),
-        tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name_="color-scheme", content="light dark"),
-        tag("meta", name_="referrer", content="no-referrer"),
-        tag("title", f"{shown['session']}: {line(str(shown['overview']['objective']), TITLE)}"),
-        tag("link", rel="icon", href=Markup(ICON)),
-        tag("style", Markup(style)),
+        spine_picture(story, shown["requests"], rebases=rebases, deltas=deltas),
     )
 
 
-def _bar() -> Markup:
-    links = tag("nav", *(tag("a", title, href=f"#{name}") for name, title in LINKS), aria_label="Sections")
-    search = tag(
-        "input",
-        id="search",
-        type="search",
-        placeholder="Search everything  ( / )",
-        aria_label="Search everything",
-        autocomplete="off",
-        spellcheck="false",
-    )
-    theme = tag(
-        "button", "◐", id="theme", type="button", title="Light or dark (t)", aria_label="Switch between light and dark"
-    )
-    skip = tag("a", "Skip to the content", href="#main", class_="skip")
-    brand = tag("a", "xnagent", href="#overview", class_="brand")
-    return joined([skip, tag("div", brand, links, search, theme, class_="bar")])
+def _changes(sheet: Sheet) -> Markup:
+    ticket = sheet.shown["final"]["workspace"]["patch"]
+    return section("changes", "Changes", patch_section(ticket, sheet.texts, what="patch of the whole"))
 
 
-def _resource(name: str) -> str:
-    return resources.files("xnagent.inspect.page").joinpath(name).read_text(encoding="utf-8").strip()
+def _runs(sheet: Sheet) -> Markup:
+    checks = [tag("h3", "Checks of the whole"), session_checks(sheet.shown, sheet.story)]
+    return section("runs", "Runs and checks", run_list(sheet.shown, sheet.story, texts=sheet.texts), *checks)
 
 
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}"
+def requests_section(table: Markup) -> Markup:
+    """The ledger in its section."""
+    return section("requests", "Requests", table, note=REQUESTS)
+
+
+SECTIONS: Final[Mapping[str, Callable[[Sheet], Markup]]] = {
+    "overview": lambda sheet: glance(sheet.shown, sheet.story),
+    "found": _found,
+    "time": _time,
+    "tokens": lambda sheet: section("tokens", "Tokens of each request", token_picture(sheet.shown["requests"])),
+    "cost": lambda sheet: section("cost", "Cost", cost_section(sheet.shown["cost"])),
+    "plan": lambda sheet: section("plan", "Plan", plan_picture(sheet.shown["tasks"], sheet.shown["runs"])),
+    "changes": _changes,
+    "runs": _runs,
+    "requests": lambda sheet: requests_section(request_list(sheet.shown["requests"], sheet.story)),
+    "spine": lambda sheet: section("spine", "Spine", spine_parts(sheet.shown)),
+    "facts": lambda sheet: section("facts", "Facts", fact_list(sheet.shown, sheet.story)),
+    "log": lambda sheet: section("log", "Log", log_section(sheet.shown["events"])),
+    "noscript": lambda _sheet: tag("noscript", tag("p", NO_SCRIPT, class_="note")),
+}
+"""The sections in their order, by the id of their element."""

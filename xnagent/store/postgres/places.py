@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +25,7 @@ from xnagent.store.sessions import SessionRow, check_name
 
 LEASE_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 30.0
+REACHED: Final = "SELECT id, last_seq FROM session WHERE id = ANY(%s)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +218,10 @@ class PostgresSessions:
     def rows(self) -> list[SessionRow]:
         """What is in the table of sessions."""
         return self.reader.sessions()
+
+    def marks(self, sessions: Sequence[str]) -> dict[str, Hashable]:
+        """How far each log goes, by one statement."""
+        return dict(self.reader.rows(REACHED, list(sessions)))
 
 
 def sessions_in(

@@ -60,24 +60,24 @@ class Reader:
 
     def has_session(self, session: str) -> bool:
         """Whether there is such a session."""
-        return bool(self._rows("SELECT 1 FROM meta WHERE session = %s AND key = 'epoch'", session))
+        return bool(self.rows("SELECT 1 FROM meta WHERE session = %s AND key = 'epoch'", session))
 
     def events(self, session: str, *, after: int) -> Iterator[Stored]:
         """The events after the given one, in order, a page at a time."""
-        while page := stored_rows(self._rows(PAGE, session, after, PAGE_EVENTS)):
+        while page := stored_rows(self.rows(PAGE, session, after, PAGE_EVENTS)):
             yield from page
             after = page[-1].seq
 
     def history(self, session: str, agent: AgentId) -> list[Stored]:
         """The replies and tool results of an agent, in order."""
-        return stored_rows(self._rows(HISTORY, session, agent))
+        return stored_rows(self.rows(HISTORY, session, agent))
 
     def artifact(self, session: str, ticket: Ticket) -> bytes | None:
         """The content; None if there is none. Raises StoreDamagedError if it is not what its hash says."""
         if TICKET.fullmatch(ticket) is None:
             return None
         prefix = ticket.removeprefix("artifact:")
-        found = self._rows(
+        found = self.rows(
             'SELECT sha, enc FROM artifacts WHERE session = %s AND sha COLLATE "C" >= %s AND sha COLLATE "C" < %s',
             session,
             prefix,
@@ -86,31 +86,31 @@ class Reader:
         if not found:
             return None
         sha, encoding = found[0]
-        chunks = self._rows("SELECT data FROM artifact_chunks WHERE session = %s AND sha = %s ORDER BY n", session, sha)
+        chunks = self.rows("SELECT data FROM artifact_chunks WHERE session = %s AND sha = %s ORDER BY n", session, sha)
         return assembled(ticket, sha, encoding=encoding, chunks=[chunk for (chunk,) in chunks])
 
     def hashes(self, session: str) -> dict[Ticket, str]:
         """The whole hash by ticket, of all that is stored."""
-        return {ticket_of(sha): sha for (sha,) in self._rows("SELECT sha FROM artifacts WHERE session = %s", session)}
+        return {ticket_of(sha): sha for (sha,) in self.rows("SELECT sha FROM artifacts WHERE session = %s", session)}
 
     def count(self, session: str) -> tuple[int, int]:
         """How many events there are, and the place of the last."""
-        rows = self._rows("SELECT count(*), coalesce(max(seq), 0) FROM events WHERE session = %s", session)
+        rows = self.rows("SELECT count(*), coalesce(max(seq), 0) FROM events WHERE session = %s", session)
         return rows[0][0], rows[0][1]
 
     def lease(self, session: str) -> Lease:
         """Who signed the session's lease last, and what is left of it."""
-        leases = self._rows(LEASE, session)
-        is_held = is_locked([(key, pid) for key, pid in self._rows(LOCKED_KEYS)], session)
+        leases = self.rows(LEASE, session)
+        is_held = is_locked([(key, pid) for key, pid in self.rows(LOCKED_KEYS)], session)
         signed, _, seconds = leases[0] if leases else ("", False, 0.0)
         return Lease(is_held=is_held, signed=signed, left_seconds=max(0.0, float(seconds)))
 
     def sessions(self) -> list[SessionRow]:
         """All sessions, newest first."""
-        locked = [(key, pid) for key, pid in self._rows(LOCKED_KEYS)]
-        return [_row(row, is_live=is_locked(locked, row[0])) for row in self._rows(ROWS)]
+        locked = [(key, pid) for key, pid in self.rows(LOCKED_KEYS)]
+        return [_row(row, is_live=is_locked(locked, row[0])) for row in self.rows(ROWS)]
 
-    def _rows(self, statement: LiteralString, *values: object) -> Rows:
+    def rows(self, statement: LiteralString, *values: object) -> Rows:
         """The answer; none where there are no tables yet. A connection that was lost is made again, for a while."""
         with self._lock:
             return self._ask_patiently(statement, values)
