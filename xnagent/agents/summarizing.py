@@ -8,7 +8,7 @@ so that a replay makes the same bytes again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.agents.asking import attempts, received_of, wanted_for
@@ -59,6 +59,7 @@ from xnagent.core.summary import (
 )
 from xnagent.core.summary_events import SummaryFailed, SummaryFault, SummaryForm, SummaryMade, SummaryStarted
 from xnagent.core.tokens import estimate_items
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError, PrefixBrokenError
 
 CROPPED_SHARE: Final = 0.8

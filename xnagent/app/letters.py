@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, assert_never
 
 from xnagent.app.host import Host
 from xnagent.core.events import UserMessageAdded
 from xnagent.core.ids import SessionId
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.store.mailbox import FolderMailbox, Letter, Mailbox, mailbox_folder
 from xnagent.store.placed import PlacedLog
 from xnagent.store.sessions import session_path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xnagent.agents.prompting import brief_message
 from xnagent.app.crew import make_manifest, planner_toolbox, worker_toolbox
@@ -42,6 +42,7 @@ from xnagent.core.reserving import Prospect
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, spine_of
 from xnagent.core.tokens import MOST_SHARE, estimate_items
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry
 from xnagent.store.sessions import sessions_folder

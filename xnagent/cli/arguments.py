@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from xnagent import __version__
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
 LAB_PROVIDERS: Final = ("deepseek", "openai", "anthropic", "no-cache")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xnagent.core.rebase import RebaseCause, RebasePolicy, Room, frees_enough, scale_of, size_of, tail_budget
 from xnagent.core.rent import Costs, Rates, Rent, Sizes, costs, is_worth
 from xnagent.core.spine import Spine
+from xnagent.core.values import dataclass
 
 LEAST_CHECKPOINT_TOKENS: Final = 400
 """No checkpoint is smaller."""

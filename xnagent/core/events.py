@@ -6,7 +6,6 @@ and `at` from the envelope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.board import Evidence, SubmitStatus
@@ -35,6 +34,7 @@ from xnagent.core.spine_events import (
 )
 from xnagent.core.summary_events import SummaryEvent
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved, Snapshot
+from xnagent.core.values import dataclass
 
 Outcome = Literal[
     "completed",

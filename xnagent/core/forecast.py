@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
 from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, cost_usd, short_write_usd
 from xnagent.core.tokens import Usage
+from xnagent.core.values import dataclass
 
 LOW: Final = 0.1
 LIKELY: Final = 0.5

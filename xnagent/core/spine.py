@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xnagent.core.board import Board
 from xnagent.core.evolve import evolve
@@ -18,6 +18,7 @@ from xnagent.core.lifetime import Wait, with_wait
 from xnagent.core.rent import Costs, Rent, paid
 from xnagent.core.spine_events import RequestStarted
 from xnagent.core.tokens import MOST_SHARE, Usage, estimate_items, is_plausible
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

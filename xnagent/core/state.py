@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from xnagent.core.board import ACTIVE_RUN, Board, Cause, Evidence, Run
@@ -32,6 +32,7 @@ from xnagent.core.spine_events import (
 from xnagent.core.summary import SummaryLog
 from xnagent.core.tokens import Calibration, Usage
 from xnagent.core.trees import Merge, TreeLog
+from xnagent.core.values import dataclass
 
 SUMMARY_ROLE: Final = "summary"
 PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 
@@ -18,6 +18,7 @@ from xnagent.core.pricing import PER_MILLION, Price
 from xnagent.core.rent import Costs, Rent
 from xnagent.core.summary_events import SummaryStarted
 from xnagent.core.text import one_line
+from xnagent.core.values import dataclass
 
 SECTIONS: Final = (
     "Goal",

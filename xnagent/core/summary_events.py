@@ -7,11 +7,11 @@ stands right before the SpineRebased that shows it, in one append.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.ids import AgentId
 from xnagent.core.items import Item
+from xnagent.core.values import dataclass
 
 SummaryForm = Literal["aligned", "cropped"]
 """`aligned`: the live request with the instruction behind it, read from the cache; `cropped`: a request of its own."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import Final, assert_never
 
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
+from xnagent.core.values import dataclass
 
 PER_MESSAGE: Final = 8
 PER_CALL: Final = 12

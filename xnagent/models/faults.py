@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from xnagent.core.text import clean, first_line
+from xnagent.core.values import dataclass
 from xnagent.errors import FaultKind, ModelError
 from xnagent.models.waits import wished_seconds
 

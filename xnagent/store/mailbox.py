@@ -12,13 +12,13 @@ import secrets
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
 
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreWriteError, UsageError
 
 POLL_SECONDS: Final = 0.25

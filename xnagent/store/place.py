@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from xnagent.core.events import SessionResumed, Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.folding import fold_stored
 from xnagent.store.sessions import SessionRow

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.core.ids import TICKET, Ticket
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import spine_of, work_of
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.files import decode, read_file, sha256
 from xnagent.tools.known import FileView
