@@ -97,7 +97,7 @@ def sizes_of(spine: Spine, room: Room, *, policy: RebasePolicy, has_expired: boo
     told = max(spine.first_tokens, spine.told_tokens)
     unread = spine.tokens - spine.sent_tokens
     tail = min(max(0, spine.tokens - told), max(unread, tail_budget(room, policy)))
-    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail + spine.returned_tokens
+    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail + spine.wanted_tokens
     held = 0 if has_expired or not spine.requests else spine.held_tokens or spine.sent_estimate
     whole = size_of(spine, room)
     return Sizes(

@@ -104,8 +104,8 @@ class Spine:
     """What the results of open calls are a part of, where they are one."""
     rent: Rent = field(default_factory=Rent)
     """What the droppable part has cost in re-reads since the last rebase."""
-    returned_tokens: int = 0
-    """What a rebase had dropped and was read again since the newest one, unchanged: it would come back once more."""
+    wanted_tokens: int = 0
+    """Of pages that were asked for again since the newest rebase: they would come back after the next one."""
     refused_at: int | None = None
     """Size at which a rebase was last refused."""
     refusals: int = 0
@@ -290,7 +290,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         long_items=min(spine.long_items, spine.head),
         requests=0,
         rent=Rent(),
-        returned_tokens=0,
+        wanted_tokens=0,
         refused_at=None,
         refusals=0,
         is_suspended=False,

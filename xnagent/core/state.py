@@ -49,6 +49,12 @@ class PageShown:
     """Of the spine: a rebase after it may have dropped the page."""
     sha256: str
     """Of what it shows."""
+    tokens: int = 0
+    """Of the result that shows it."""
+    is_wanted: bool = False
+    """It was asked for again, so that a rebase would not be rid of it for long."""
+    referred_at: int | None = None
+    """The step at which it was last only referred to: asked for again in the next one, it is shown whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
