@@ -302,7 +302,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
 def hand_over(spine: Spine) -> Spine:
     """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet.
 
-    What was paid, and what a rebase would have cost, was in another model's prices.
+    What was paid, and what a rebase would have cost, was in another model's prices; how full it is, in its window.
     """
     return evolve(
         spine,
@@ -321,6 +321,7 @@ def hand_over(spine: Spine) -> Spine:
         refusals=0,
         is_suspended=False,
         unanswered_rebases=0,
+        warned_share=0.0,
     )
 
 
