@@ -32,7 +32,6 @@ NARROWING_KEYS: Final = frozenset(
         ("permissions", "narrow"),
         ("prefix",),
         ("project", "instructions"),
-        ("worker", "context", "strategy"),
     }
 )
 DENY: Final = ("permissions", "deny")
