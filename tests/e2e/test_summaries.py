@@ -221,6 +221,28 @@ async def test_M85_a_long_value_is_stored_once_and_its_ticket_is_shown(bench: Be
     assert "summary 1 of r1: another text or other values" in replay_session(bench.host, bench.session).problems[0]
 
 
+async def test_M88_an_earlier_summary_is_kept_as_a_note_and_can_be_read_back(bench: Bench):
+    work = Work(16, lambda _view, number: answer(f"## Findings\nonly round {number} says: code {number}{number}7", {}))
+    tickets: list[str] = []
+
+    def step(number: int) -> ReplySpec:
+        found = re.findall(r"round 1: (artifact:[0-9a-f]{16})", work.seen[-1])
+        if found and not tickets:
+            tickets.append(found[-1])
+            return reply(call("read", path=found[-1]))
+        return reply(call("bash", command=f"seq -f 'step {number} says %g' 300"))
+
+    work.step = step
+    ended = await worked(bench, work)
+    rounds = ended.of(SummaryMade)
+    assert len(rounds) >= 2
+    assert "Summaries of earlier rounds" not in checkpoints(ended)[0]
+    assert f"round 1: {rounds[0].notes}" in checkpoints(ended)[1]
+    assert tickets == [rounds[0].notes]
+    [read] = ended.results("r1", "read")
+    assert "only round 1 says: code 117" in read.text
+
+
 async def test_a_dry_run_says_that_a_model_is_asked_first(bench: Bench):
     ended = await worked(bench, Work(5))
     events = ended.events[: next(n for n, one in enumerate(ended.events) if isinstance(one.event, SummaryStarted))]

@@ -291,6 +291,7 @@ def _summary_made(desk: Desk, seat: Seat, *, made: _Made, seconds: float) -> Sum
         values=tuple(sorted(values.items())),
         tokens_before=0,
         tokens_after=0,
+        notes=desk.log.put(made.answer.text.encode(), is_verbatim=True),
         values_kept=made.values.kept,
         values_dropped=made.values.dropped,
         values_refused=made.values.refused,

@@ -37,6 +37,7 @@ def _summary_made(state: SessionState, event: SummaryMade) -> SessionState:
         call_count=log.call_count,
         cause="" if log.summary.attempt is None else log.summary.attempt.cause,
         has_been_blank=log.summary.has_been_blank,
+        notes=log.summary.notes if event.notes is None else (*log.summary.notes, (event.round, event.notes)),
     )
     return _with_summary(without_summarizer(state, event.agent), event.agent, summary=summary)
 

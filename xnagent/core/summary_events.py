@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from xnagent.core.ids import AgentId
+from xnagent.core.ids import AgentId, Ticket
 from xnagent.core.items import Item
 from xnagent.core.values import dataclass
 
@@ -67,6 +67,8 @@ class SummaryMade:
     duration_seconds: float = 0.0
     cost_usd: float | None = None
     """Of its requests; None: no price is known."""
+    notes: Ticket | None = None
+    """The text once more, to be read back when a later round has taken its place; None: an older xnagent kept none."""
     type: Literal["summary_made"] = "summary_made"
 
 
