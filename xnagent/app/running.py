@@ -115,7 +115,8 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         started = _started(spec, base, store=store)
         read = await _reader(host, store, places=places, settings=spec.settings).begin(base.commit)
         brought = () if read is None else (read,)
-        await store.append(replace(started, forecast=prospects.session(spec.objective)), *brought, *findings(base))
+        forecast = prospects.session(spec.objective, brought=brought)
+        await store.append(replace(started, forecast=forecast), *brought, *findings(base))
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:
