@@ -15,10 +15,9 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
-
-from xnagent.core.values import dataclass
 
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 SNIFFED_BYTES: Final = 8_192
