@@ -133,7 +133,7 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def _add_rebase(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do; the only thing it does")
+    parser.add_argument("--dry-run", action="store_true", help="only say what it would do now")
     parser.add_argument("--agent", metavar="NAME", help="planner, or a run such as r1 (default: all that go on)")
 
 
@@ -226,7 +226,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "worker": Command("xnagent.cli.worker", "do the jobs of batches, of this machine or at a server", _add_worker),
     "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),
     "inspect": Command("xnagent.cli.inspect", "what happened in a session", _add_inspect),
-    "rebase": Command("xnagent.cli.rebase", "what a rebase of a session's histories would do now", _add_rebase),
+    "rebase": Command(
+        "xnagent.cli.rebase", "have a running session rebase its histories, or say what that would do", _add_rebase
+    ),
     "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),
     "replay": Command(
         "xnagent.cli.replay", "check every request of a session byte for byte, without a model", _add_session

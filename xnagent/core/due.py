@@ -131,6 +131,8 @@ def verdict(spine: Spine, room: Room, *, policy: RebasePolicy, conditions: Condi
         return _no("calls wait for their results")
     if spine.pending_request is not None:
         return _no(f"request {spine.pending_request} is under way and is sent again as it is")
+    if spine.is_rebase_asked:
+        return Verdict(cause="asked", why="you asked for it")
     standing = standing_of(spine, room, policy=policy, conditions=known)
     return due_by_size(standing, room, policy=policy, conditions=known)
 

@@ -120,6 +120,7 @@ def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionStat
         spine,
         refused_at=event.tokens_before,
         refusals=spine.refusals + 1,
+        is_rebase_asked=False,
         view_tokens=event.checkpoint_tokens or spine.view_tokens,
     )
     return evolve(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))

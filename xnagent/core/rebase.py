@@ -15,7 +15,7 @@ from xnagent.core.text import canonical, clip
 from xnagent.core.tokens import estimate_items
 from xnagent.core.values import dataclass
 
-RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow"]
+RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow", "asked"]
 """`expired`: the cache no longer holds the spine, so that it costs no more to write a smaller one."""
 
 MARGIN_TOKENS: Final = 256

@@ -112,6 +112,8 @@ class Spine:
     """In a row."""
     is_suspended: bool = False
     """So many that rebases are tried no more, until something is different."""
+    is_rebase_asked: bool = False
+    """The user wants a rebase before the next request, whatever the policy says."""
     warned_share: float = 0.0
     """The highest level of the window that was told since the last rebase."""
     unanswered_rebases: int = 0
@@ -294,6 +296,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         refused_at=None,
         refusals=0,
         is_suspended=False,
+        is_rebase_asked=False,
         warned_share=0.0,
         unanswered_rebases=spine.unanswered_rebases + 1,
     )

@@ -89,4 +89,14 @@ class SummaryFailed:
     type: Literal["summary_failed"] = "summary_failed"
 
 
-SummaryEvent: TypeAlias = SummaryStarted | SummaryMade | SummaryFailed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebaseAsked:
+    """The user wants an agent's history to be shortened before its next request, however long it is (M70)."""
+
+    agent: AgentId
+    letter: str = ""
+    """The letter that said so."""
+    type: Literal["rebase_asked"] = "rebase_asked"
+
+
+SummaryEvent: TypeAlias = SummaryStarted | SummaryMade | SummaryFailed | RebaseAsked
