@@ -12,7 +12,7 @@ import xnagent
 ROOT = Path(__file__).resolve().parent.parent
 MAX_NAMES = 25
 MAX_IMPORT_SECONDS = 0.100
-HEAVY = {"anyio", "asyncio", "httpx", "httpx_sse", "jsonpatch", "pydantic", "sqlite3", "ssl", "structlog"}
+HEAVY = {"anyio", "asyncio", "httpx", "httpx_sse", "jsonpatch", "pydantic", "sqlite3", "ssl"}
 
 EXPECTED = [
     "__version__",

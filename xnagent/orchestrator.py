@@ -6,7 +6,7 @@ ends. Whatever raises ends the whole, after everything else was stopped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, assert_never
 
 import anyio
@@ -26,6 +26,7 @@ from xnagent.core.decide import (
 from xnagent.core.events import LimitReached
 from xnagent.core.ids import RunId
 from xnagent.core.limits import Limits
+from xnagent.core.values import dataclass
 from xnagent.ports import Clock, Log
 
 

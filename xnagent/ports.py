@@ -7,7 +7,6 @@ they raise the errors of `xnagent.errors` and let cancellation through.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from xnagent.core.state import SessionState
 from xnagent.core.text import Json
 from xnagent.core.tokens import Usage
 from xnagent.core.trees import TreeLog
+from xnagent.core.values import dataclass
 
 
 class Clock(Protocol):

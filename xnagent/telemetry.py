@@ -1,13 +1,13 @@
-"""Logs for people who look for a fault: structlog, to stderr or a file, never to stdout."""
+"""Logs for people who look for a fault: to stderr or a file, never to stdout."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-
-import structlog
 
 from xnagent.core.masking import Mask
 from xnagent.errors import UsageError
@@ -16,50 +16,37 @@ QUIET_LIBRARIES: Final = ("httpcore", "httpx", "hpack", "asyncio")
 """At DEBUG they would write headers, and so keys."""
 
 
-class MaskedFormatter(structlog.stdlib.ProcessorFormatter):
-    """Takes secrets out of each finished line, tracebacks included."""
+class MaskedFormatter(logging.Formatter):
+    """One line for each record, with what was raised behind it, and without secrets."""
 
-    mask = Mask()
+    def __init__(self, mask: Mask, *, is_json: bool) -> None:
+        super().__init__()
+        self._mask = mask
+        self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line as it is written."""
-        return self.mask.text(super().format(record))
+        """`time [level] text`, or an object with `event`, `level`, `logger`, `timestamp`, `exception`."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+        level, text = record.levelname.lower(), record.getMessage()
+        raised = self.formatException(record.exc_info) if record.exc_info else ""
+        if not self._is_json:
+            return self._mask.text("\n".join(filter(None, (f"{at} [{level}] {text}", raised))))
+        fields = {"event": text, "level": level, "logger": record.name, "timestamp": at}
+        return self._mask.text(json.dumps({**fields, "exception": raised} if raised else fields))
 
 
 def set_up_logging(*, verbosity: int, file: Path | None = None, mask: Mask | None = None) -> None:
-    """Send structlog's and the standard library's logs to stderr, or as JSON lines to a file that is appended to.
+    """Send the standard library's logs to stderr, or as JSON lines to a file that is appended to.
 
     `verbosity`: -1 errors only, 0 warnings, 1 everything. Raises UsageError if the file cannot be written.
     """
     level = {-1: logging.ERROR, 0: logging.WARNING}.get(verbosity, logging.DEBUG)
     handler = _handler(file)
-    formatter = MaskedFormatter(
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.dev.ConsoleRenderer(colors=False) if file is None else structlog.processors.JSONRenderer(),
-        ],
-        foreign_pre_chain=_shared(),
-    )
-    formatter.mask = mask or Mask()
-    handler.setFormatter(formatter)
+    handler.setFormatter(MaskedFormatter(mask or Mask(), is_json=file is not None))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     for name in QUIET_LIBRARIES:
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
-    structlog.configure(
-        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
-
-
-def _shared() -> list[structlog.typing.Processor]:
-    return [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
 
 
 def _handler(file: Path | None) -> logging.Handler:

@@ -1,11 +1,13 @@
 """The summary's transaction by hand: what may happen meanwhile, when it pays, what a request of its own holds."""
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.agents.test_lasting import PRICE, RULE, Table, Talker, table
+from xnagent.agents import summary_request
 from xnagent.agents.desk import Seat
 from xnagent.agents.room import rebase
 from xnagent.agents.summarizing import Summarizer, close_attempt
@@ -27,7 +29,7 @@ from xnagent.core.spine_events import (
 from xnagent.core.state import spine_of, work_of
 from xnagent.core.summary import SummaryLog
 from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
-from xnagent.core.tokens import Usage, estimate_items
+from xnagent.core.tokens import Usage, estimate_items, estimate_part, estimate_text
 from xnagent.errors import PrefixBrokenError
 from xnagent.ports import Body, Reply
 
@@ -300,6 +302,23 @@ def test_M94_B032_it_is_made_to_fit_and_the_task_the_last_summary_and_the_newest
         assert "step 59" in message.text
     nothing = cropped(long_history(1, size=0), asked, most_tokens=10)
     assert "step 0" not in nothing.text
+
+
+@pytest.mark.parametrize("most", [4_200, 6_100, 9_000])
+def test_M73_as_few_as_possible_of_the_oldest_are_left_out_and_each_is_estimated_once(
+    most: int, monkeypatch: pytest.MonkeyPatch
+):
+    estimated: list[str] = []
+    monkeypatch.setattr(
+        summary_request, "estimate_part", lambda text: estimated.append(text) or estimate_part(text), raising=True
+    )
+    asked = UserText(text="Q", origin="harness")
+    message = cropped(long_history(300, size=2_000), asked, most_tokens=most)
+    kept = [int(number) for number in re.findall(r"result (\d+) ", message.text)]
+    assert kept == list(range(kept[0], 300)), "the newest, without a gap"
+    longest = max(estimate_text(part) for part in message.text.split("\n\n<message")[2:-1])
+    assert most - longest - 10 <= estimate_items([message]) <= most
+    assert len(estimated) == len(set(estimated)) <= 600
 
 
 async def test_M68_its_manifest_has_no_tools_and_is_named_by_what_it_is(table: Table):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.harness import Done, Shell, make_shell, model, working
 from tests.cli.test_reading import session_of
-from xnagent.cli.arguments import LAB_PROVIDERS, LAB_STRATEGIES
+from xnagent.cli.looking import LAB_PROVIDERS, LAB_STRATEGIES
 from xnagent.lab.strategies import STRATEGIES
 from xnagent.testing.server import ScriptedServer
 

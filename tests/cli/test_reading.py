@@ -103,7 +103,7 @@ def test_a_rebase_is_shown_before_it_is_made_and_never_made(whole: tuple[Shell, 
         assert row["tokens_before"] > 0
         assert row["tokens_after"] > row["checkpoint_tokens"] > 0
     assert (forced.code, forced.out) == (2, "")
-    assert "--dry-run shows what it would do now" in forced.err
+    assert "--dry-run` shows what it would do now" in forced.err
     assert (unknown.code, "r1" in unknown.err) == (2, True)
     assert before.out == after.out
 

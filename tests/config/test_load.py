@@ -196,6 +196,7 @@ def test_variables_that_are_empty_or_not_ours_are_no_settings():
         "permissions.allow = ['*']",
         "secrets.files = 'keep'",
         "skills.project = true",
+        "worker.context.strategy = 'summary'",
         "timeouts.total_seconds = 9",
         "[models.x]\nbase_url = 'http://x'",
     ],

@@ -84,6 +84,7 @@ terms = st.builds(
     room_tokens=st.integers(1, 80_000),
     max_output_tokens=st.integers(1, 100),
     max_steps=st.one_of(st.none(), st.integers(1, 100)),
+    summary_tokens=st.one_of(st.none(), st.integers(0, 2_000)),
 )
 
 
@@ -200,6 +201,22 @@ def test_little_history_is_weighed_with_the_assumption_and_much_is_not():
     assert (found.samples, found.steps.likely, found.growth_tokens.likely, found.output_tokens.high) == (5, 10, 100, 50)
     once = habits_of([replace(seen, steps=1)], WORKER_PRIOR)
     assert once.growth_tokens == WORKER_PRIOR.growth_tokens
+
+
+def test_summaries_are_foreseen_as_requests_that_read_a_full_history():
+    outset, once = Outset(prefix_tokens=1_000), Spread(low=30, likely=30, high=30)
+    growth, output = Spread(low=1_000, likely=1_000, high=1_000), Spread(low=10, likely=10, high=10)
+    manner = Habits(steps=once, growth_tokens=growth, output_tokens=output)
+    model = Terms(price=None, room_tokens=10_000, max_output_tokens=100)
+    plain = forecast_agent(outset, manner, terms=model).likely
+    asked = forecast_agent(outset, manner, terms=replace(model, summary_tokens=1_500)).likely
+    assert plain.requests == 30
+    more = asked.requests - 30
+    assert more == 1 + (30 - 10) // 6
+    assert asked.output_tokens - plain.output_tokens == more * 1_500
+    assert 9_000 * more <= asked.input_tokens - plain.input_tokens <= 10_000 * more
+    wide = replace(model, summary_tokens=1_500, room_tokens=100_000)
+    assert forecast_agent(outset, manner, terms=wide).likely.requests == 30
 
 
 def test_runs_are_few_at_the_low_end_and_many_at_the_high_one():

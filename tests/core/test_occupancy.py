@@ -7,6 +7,7 @@ from tests.core.sessions import Story
 from xnagent.core.ids import PLANNER
 from xnagent.core.occupancy import filled_share, find_filled
 from xnagent.core.rebase import Room
+from xnagent.core.spine_events import ModelReplaced
 
 ROOM = Room(window_tokens=1_456, max_output_tokens=200, head_tokens=0)
 """1,000 tokens are usable."""
@@ -40,6 +41,24 @@ def test_M114_after_a_rebase_levels_are_told_anew():
     story = begun()
     send(story, 950)
     story.rebase()
+    assert [send(story, tokens) for tokens in (600, 620)] == [[0.5], []]
+
+
+def test_M114_a_model_that_takes_over_is_told_of_its_own_window():
+    story = begun()
+    assert send(story, 950) == [0.9]
+    other = ModelReplaced(
+        agent=PLANNER,
+        replaced="first",
+        model="other",
+        cause="overloaded",
+        detail="",
+        request=None,
+        lineage="planner.0",
+        lost_tokens=0,
+        price_usd=None,
+    )
+    story.add(other)
     assert [send(story, tokens) for tokens in (600, 620)] == [[0.5], []]
 
 

@@ -199,7 +199,7 @@ def test_a_page_that_a_rebase_dropped_and_that_was_read_again_is_no_gain_of_the_
         text = "line\n" * 4_000
         pages = (("a.py:1-4000", sha256),)
         story.add(ToolFinished(agent=run, call_id=made.call_id, tool="read", text=text, pages=pages))
-        return story.spine(run).returned_tokens
+        return story.spine(run).wanted_tokens
 
     assert read("one") == 0
     story.rebase(run)
@@ -213,10 +213,30 @@ def test_a_page_that_a_rebase_dropped_and_that_was_read_again_is_no_gain_of_the_
         RebasePolicy(),
         story.spine(run),
     )
-    without = sizes_of(replace(spine, returned_tokens=0), room, policy=policy)
+    without = sizes_of(replace(spine, wanted_tokens=0), room, policy=policy)
     assert sizes_of(spine, room, policy=policy).after_tokens == min(without.whole_tokens, without.after_tokens + back)
     story.rebase(run)
-    assert story.spine(run).returned_tokens == 0
+    assert story.spine(run).wanted_tokens == 0
+
+
+def test_a_page_that_is_only_referred_to_is_wanted_once_and_stays_known():
+    story, run = example(), AgentId("r2")
+    story.launch(RunId("r2"))
+
+    def read(sha256: str, text: str) -> None:
+        (made,) = story.reply(run, story.call())
+        pages = (("a.py:1-4000", sha256),)
+        story.add(ToolFinished(agent=run, call_id=made.call_id, tool="read", text=text, pages=pages))
+
+    read("one", "line\n" * 4_000)
+    for _ in range(3):
+        read("", "[unchanged]")
+        assert story.spine(run).wanted_tokens > 5_000
+    page = story.state.work[run].pages["a.py:1-4000"]
+    assert (page.sha256, page.step, page.referred_at) == ("one", 1, 4)
+    assert story.spine(run).wanted_tokens == page.tokens
+    read("one", "line\n" * 4_000)
+    assert story.spine(run).wanted_tokens == page.tokens, "shown whole once more, it is the same page"
 
 
 class Uncounted(tuple):

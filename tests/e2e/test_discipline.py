@@ -123,6 +123,18 @@ async def test_an_unchanged_page_is_answered_by_reference_until_it_is_asked_for_
     assert ended.results("r1")[4].paths_changed == ("long.txt",)
 
 
+@pytest.mark.parametrize("policy", ["threshold", "economic"])
+async def test_a_loop_that_reads_the_same_files_again_and_again_is_sent_each_of_them_once(bench: Bench, policy: str):
+    for name in ("one.txt", "two.txt"):
+        (bench.repository / name).write_text(f"{name}\n{LONG}")
+    rounds = [[read(name, limit=100)] for _ in range(4) for name in ("one.txt", "two.txt")]
+    ended, _ = await run(bench, *rounds, spine__policy=policy)
+    texts = results_in(ended)
+    assert ["unchanged since you read them" in text for text in texts[:8]] == [False] * 2 + [True] * 6
+    pages = sum(len(text) for text in texts[:2])
+    assert sum(len(text) for text in texts[2:8]) < 0.2 * pages
+
+
 async def test_a_rebase_makes_the_ledger_show_again_and_keeps_it_in_the_checkpoint(bench: Bench):
     (bench.repository / "long.txt").write_text(LONG)
     page, filler = read("long.txt", limit=100), call("bash", command="seq -f 'filler that fills %g' 400")

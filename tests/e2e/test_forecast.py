@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.bench import Bench, Ended, bash, delegate, finish, on, plan, scripted, start, submit, task
+from tests.e2e.bench import FILES, Bench, Ended, bash, delegate, finish, on, plan, scripted, start, submit, task
 from xnagent.app.replay import replay_session
 from xnagent.core.events import RunLaunched, RunSettled, RunStarted, SessionStarted
 from xnagent.core.ids import RunId
@@ -95,6 +95,18 @@ async def test_a_run_whose_first_request_cannot_be_paid_is_refused_and_the_plann
     (refused,) = ended.results(tool="delegate")
     assert refused.code == "UNPAID"
     assert "its first request may cost $" in refused.text
+
+
+async def test_what_the_project_tells_is_foreseen_for_planner_and_runs(tmp_path):
+    async def low(name: str, **files: str) -> tuple[int, int]:
+        (tmp_path / name).mkdir()
+        with ScriptedServer(three_runs()) as server:
+            ended = await Bench(tmp_path / name, {**FILES, **files}).run(server)
+        run = ended.of(RunStarted)[0]
+        return ended.state.started.forecast.low.input_tokens, run.forecast.low.input_tokens
+
+    without, told = await low("without"), await low("told", **{"AGENTS.md": "Follow the rules. " * 500})
+    assert all(more - less > 4 * 2_500 for less, more in zip(without, told, strict=True)), "four steps at least"
 
 
 async def test_what_a_session_and_its_runs_used_is_held_against_the_forecast(bench: Bench):

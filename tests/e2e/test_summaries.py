@@ -4,7 +4,9 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+import anyio
 import pytest
 
 from tests.e2e.bench import Bench, Ended, call, finish, reply, rewrite, server_settings, start, submit, task
@@ -13,12 +15,15 @@ from tests.e2e.test_wires import PROVIDER, WIRES
 from xnagent.app.comparing import compare
 from xnagent.app.replay import replay_session, request_bytes
 from xnagent.app.running import Stop
+from xnagent.app.steering import ask_for_rebases
 from xnagent.cli.inspect import read as read_session
 from xnagent.cli.rebase import ASKED_FIRST, foreseen
 from xnagent.core.fold import fold_all
-from xnagent.core.spine_events import ReplyReceived, RequestStarted, SpineRebased
+from xnagent.core.spine_events import RebaseRefused, ReplyReceived, RequestStarted, SpineRebased
+from xnagent.core.state import spine_of
 from xnagent.core.summary import SECTIONS
-from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
+from xnagent.core.summary_events import RebaseAsked, SummaryFailed, SummaryMade, SummaryStarted
+from xnagent.errors import UsageError
 from xnagent.inspect.report import document
 from xnagent.lab.logs import run_of
 from xnagent.store.history import uses_of
@@ -219,6 +224,64 @@ async def test_M85_a_long_value_is_stored_once_and_its_ticket_is_shown(bench: Be
     assert re.fullmatch(r"900 characters: read artifact:[0-9a-f]{16}", shown.pop())
     rewrite(bench.path, "summary_made", "Goal is known", "Goal is unknown")
     assert "summary 1 of r1: another text or other values" in replay_session(bench.host, bench.session).problems[0]
+
+
+async def test_M88_an_earlier_summary_is_kept_as_a_note_and_can_be_read_back(bench: Bench):
+    work = Work(16, lambda _view, number: answer(f"## Findings\nonly round {number} says: code {number}{number}7", {}))
+    tickets: list[str] = []
+
+    def step(number: int) -> ReplySpec:
+        found = re.findall(r"round 1: (artifact:[0-9a-f]{16})", work.seen[-1])
+        if found and not tickets:
+            tickets.append(found[-1])
+            return reply(call("read", path=found[-1]))
+        return reply(call("bash", command=f"seq -f 'step {number} says %g' 300"))
+
+    work.step = step
+    ended = await worked(bench, work)
+    rounds = ended.of(SummaryMade)
+    assert len(rounds) >= 2
+    assert "Summaries of earlier rounds" not in checkpoints(ended)[0]
+    assert f"round 1: {rounds[0].notes}" in checkpoints(ended)[1]
+    assert tickets == [rounds[0].notes]
+    [read] = ended.results("r1", "read")
+    assert "only round 1 says: code 117" in read.text
+
+
+@pytest.mark.parametrize(("strategy", "cause"), [("summary", "summary"), ("rebase", "asked")])
+async def test_M70_the_user_has_a_history_shortened_that_is_below_every_limit(bench: Bench, strategy: str, cause: str):
+    """While the fifth answer is written, somebody runs `xnagent rebase SESSION --agent r1`."""
+    asked: list[object] = []
+
+    def step(number: int) -> ReplySpec:
+        if number == 5:
+            asked.append(anyio.run(partial(ask_for_rebases, bench.host, bench.session, agent="r1")))
+        return reply(call("bash", command=f"seq -f 'step {number} says %g' 300"))
+
+    work = Work(7, step=step)
+    ended = await worked(bench, work, worker__context__strategy=strategy, worker__model__window=32_000)
+    assert ended.run("r1").status == "completed"
+    assert asked == [("r1",)]
+    assert causes(ended) == [cause]
+    assert len(ended.of(RebaseAsked)) == 1
+    (rebased,) = [event for event in ended.of(SpineRebased) if event.agent == "r1"]
+    assert rebased.tokens_before < 0.5 * 32_000, "the soft limit is 0.6"
+    assert not spine_of(ended.state, "r1").is_rebase_asked
+    with pytest.raises(UsageError, match="NOT_RUNNING"):
+        await ask_for_rebases(bench.host, bench.session, agent="r1")
+
+
+async def test_M70_what_would_free_too_little_is_refused_once_and_said(bench: Bench):
+    def step(number: int) -> ReplySpec:
+        if number == 2:
+            anyio.run(partial(ask_for_rebases, bench.host, bench.session, agent=""))
+        return reply(call("bash", command="true"))
+
+    ended = await worked(bench, Work(5, step=step), worker__context__strategy="rebase")
+    assert {event.agent for event in ended.of(RebaseAsked)} == {"planner", "r1"}
+    refused = [event for event in ended.of(RebaseRefused) if event.agent == "r1"]
+    assert [event.cause for event in refused] == ["asked"]
+    assert causes(ended) == []
 
 
 async def test_a_dry_run_says_that_a_model_is_asked_first(bench: Bench):

@@ -11,8 +11,8 @@ from statistics import median
 
 import pytest
 
-from xnagent.cli.arguments import LAB_PROVIDERS
 from xnagent.cli.lab import all_terms
+from xnagent.cli.looking import LAB_PROVIDERS
 from xnagent.config import Settings
 from xnagent.core.rebase import RebasePolicy
 from xnagent.lab.floor import costs_of, floor_of, workload_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xnagent.errors import FAULT_KINDS
+from xnagent.errors import FAULT_KINDS, RETRYABLE
 from xnagent.models.faults import classify, classify_event, redact
 from xnagent.models.waits import parse_retry_after
 
@@ -104,6 +104,22 @@ def test_B022_no_value_raises_or_gives_a_wait_that_is_not_positive(value: str):
 )
 def test_B023_quota_is_not_rate(status: int, body: object, fault: str):
     assert fault_of(status, body) == fault
+
+
+@pytest.mark.parametrize("status", [413, 429])
+def test_a_request_larger_than_a_minutes_allowance_is_refused_for_good_with_the_remedy(status: int):
+    told = (
+        "Request too large for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Requested 48211. The "
+        "input or output tokens must be reduced in order to run successfully."
+    )
+    body = json.dumps(error(told, type="tokens", code="rate_limit_exceeded"))
+    refused = classify(status, {"retry-after": "5"}, body=body, now=NOW)
+    assert refused.fault == "quota"
+    assert refused.fault not in RETRYABLE
+    assert "planner.model.window" in str(refused)
+    usual = told.replace("Request too large", "Rate limit reached")
+    usual_body = json.dumps(error(usual, type="tokens", code="rate_limit_exceeded"))
+    assert classify(429, {}, body=usual_body, now=NOW).fault == "rate_limited"
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 520, 529])

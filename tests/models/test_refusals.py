@@ -77,7 +77,7 @@ OPENAI = [
     (404, openai("The model `x` does not exist", code="model_not_found"), "not_found"),
     (429, openai(QUOTA, "insufficient_quota", "insufficient_quota"), "quota"),
     (429, openai("Rate limit reached for x", "requests", "rate_limit_exceeded"), "rate_limited"),
-    (429, openai(MANY_TOKENS, "tokens", "rate_limit_exceeded"), "rate_limited"),
+    (429, openai(MANY_TOKENS, "tokens", "rate_limit_exceeded"), "quota"),
     (400, openai("Your input exceeds the context window.", code="context_length_exceeded"), "context_overflow"),
     (400, openai("max_tokens is too large: 9. This model supports at most 8 completion tokens"), "output_budget"),
     (400, openai("Invalid prompt: it was flagged as violating our usage policy.", code="invalid_prompt"), "refused"),

@@ -94,7 +94,23 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
             await desk.log.append(broken)
         raise PrefixBrokenError(refused(broken))
     owed = _owed(desk, seat)
-    started = RequestStarted(
+    started = replace(
+        started_of(seat, spine, request=request, body=body, wanted=wanted, size=size),
+        long_items=chosen.long_items,
+        waited_seconds=chosen.waited_seconds,
+        rent_usd=None if owed is None else owed.rent_usd,
+        rebase_usd=owed.price_usd if owed is not None and owed.is_warm else None,
+    )
+    told = find_filled(spine, seat.room, tokens=size, levels=seat.policy.warn_shares, request=request)
+    events: list[Event] = [*told, started] if broken is None else [broken, *told, started]
+    await desk.log.append(*events, durable=broken is not None)
+    desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
+    return request, body
+
+
+def started_of(seat: Seat, spine: Spine, *, request: int, body: Body, wanted: Wanted, size: int) -> RequestStarted:
+    """A request as the log has it before it is sent: what it is, may cost, and should find in the cache."""
+    return RequestStarted(
         agent=seat.agent,
         request=request,
         manifest=seat.manifest.manifest,
@@ -107,16 +123,8 @@ async def _open(desk: Desk, seat: Seat) -> tuple[int, Body]:
             wanted.input_tokens, wanted.max_output_tokens, price=seat.price, is_long=wanted.is_long
         ),
         ceiling_tokens=wanted.input_tokens + wanted.max_output_tokens,
-        long_items=chosen.long_items,
-        waited_seconds=chosen.waited_seconds,
-        rent_usd=None if owed is None else owed.rent_usd,
-        rebase_usd=owed.price_usd if owed is not None and owed.is_warm else None,
+        long_items=spine.long_items,
     )
-    told = find_filled(spine, seat.room, tokens=size, levels=seat.policy.warn_shares, request=request)
-    events: list[Event] = [*told, started] if broken is None else [broken, *told, started]
-    await desk.log.append(*events, durable=broken is not None)
-    desk.sent[seat.agent] = Sent(lineage=spine.lineage, segments=body.segments, manifest=seat.manifest)
-    return request, body
 
 
 def _owed(desk: Desk, seat: Seat) -> Costs | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xnagent.agents.verifier import Verifier
 from xnagent.core.commits import Applied
 from xnagent.core.decide import outcome_of
 from xnagent.core.events import Outcome, ResultApplied, SessionInterrupted, SessionSettled
 from xnagent.core.record import exit_code
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.errors import RETRYABLE, WorkspaceError
 from xnagent.ports import Clock, Log, Workspaces
 

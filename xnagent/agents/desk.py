@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Literal, Protocol
 
@@ -19,6 +19,7 @@ from xnagent.core.rebase import RebaseCause, RebasePolicy, Room
 from xnagent.core.retry import RetryPolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.errors import XnagentError
 from xnagent.ports import Clock, Log, Model, Toolbox, Workspace
 

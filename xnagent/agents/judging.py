@@ -7,7 +7,7 @@ are done again with the queue held, so that the second verdict is the last one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
@@ -20,6 +20,7 @@ from xnagent.core.commits import Conflict, Merged, Taken
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
 from xnagent.core.ids import RunId
 from xnagent.core.trees import merge_message
+from xnagent.core.values import dataclass
 from xnagent.ports import Log, Workspaces
 
 

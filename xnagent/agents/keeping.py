@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.state import work_of
 from xnagent.core.tree_events import RunTreeRestored, RunTreeSaved
 from xnagent.core.trees import TreeLog
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Log, Trees, Workspace, Workspaces
 

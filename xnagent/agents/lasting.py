@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xnagent.agents.desk import Desk, Seat
 from xnagent.core.caching import CacheRule
 from xnagent.core.ids import PLANNER
 from xnagent.core.lifetime import Outlook, is_long_worth
 from xnagent.core.spine import Spine, held_by
 from xnagent.core.state import active_runs, spine_of
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
@@ -13,6 +12,7 @@ from xnagent.core.events import FinishRequested
 from xnagent.core.ids import PLANNER
 from xnagent.core.messages import nudge_message, objective_message, state_message
 from xnagent.core.state import SessionState, spine_of
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError
 
 

@@ -8,10 +8,10 @@ so that a replay makes the same bytes again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from xnagent.agents.asking import attempts, received_of, wanted_for
+from xnagent.agents.asking import attempts, received_of, started_of, wanted_for
 from xnagent.agents.contract import find_broken, refused
 from xnagent.agents.desk import Desk, Seat
 from xnagent.agents.moment import moment_of
@@ -25,7 +25,6 @@ from xnagent.agents.summary_request import (
     reminder,
     stored_value,
 )
-from xnagent.core.caching import predicted_tokens
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.due import costs_of
 from xnagent.core.events import Event
@@ -33,7 +32,6 @@ from xnagent.core.fold import fold
 from xnagent.core.ids import AgentId, Ticket, summarizer_of
 from xnagent.core.items import Item, ToolCall, ToolResult, calls_of
 from xnagent.core.limits import refuse_request
-from xnagent.core.pricing import ceiling_usd
 from xnagent.core.pruning import is_enough, long_results, plan_pruning
 from xnagent.core.rebase import MAX_UNANSWERED_REBASES, RebaseCause, plan_rebase, room_for, size_of
 from xnagent.core.receipts import Occasion, receipt
@@ -42,7 +40,6 @@ from xnagent.core.spine_events import (
     ManifestRecorded,
     ReplyReceived,
     RequestFailed,
-    RequestStarted,
     SpineExtended,
     SpineRebased,
     ToolFinished,
@@ -59,6 +56,7 @@ from xnagent.core.summary import (
 )
 from xnagent.core.summary_events import SummaryFailed, SummaryFault, SummaryForm, SummaryMade, SummaryStarted
 from xnagent.core.tokens import estimate_items
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError, PrefixBrokenError
 
 CROPPED_SHARE: Final = 0.8
@@ -234,21 +232,7 @@ async def _send(desk: Desk, seat: Seat, *, aside: Seat) -> ReplyReceived:
     if broken is not None and desk.prefix == "strict":
         await desk.log.append(broken)
         raise PrefixBrokenError(refused(broken))
-    started = RequestStarted(
-        agent=aside.agent,
-        request=request,
-        manifest=aside.manifest.manifest,
-        items=len(spine.items),
-        estimate_tokens=size,
-        predicted_cached_tokens=predicted_tokens(seat.cache, held_by(spine, aside.manifest.manifest)),
-        sha256=body.sha256,
-        size_bytes=len(body.content),
-        ceiling_usd=ceiling_usd(
-            wanted.input_tokens, wanted.max_output_tokens, price=seat.price, is_long=wanted.is_long
-        ),
-        ceiling_tokens=wanted.input_tokens + wanted.max_output_tokens,
-        long_items=spine.long_items,
-    )
+    started = started_of(aside, spine, request=request, body=body, wanted=wanted, size=size)
     await desk.log.append(*(() if broken is None else (broken,)), started, durable=broken is not None)
     began, at = desk.clock.monotonic(), moment_of(desk.clock.now())
     reply = await attempts(desk, aside, request=request, body=body)
@@ -307,6 +291,7 @@ def _summary_made(desk: Desk, seat: Seat, *, made: _Made, seconds: float) -> Sum
         values=tuple(sorted(values.items())),
         tokens_before=0,
         tokens_after=0,
+        notes=desk.log.put(made.answer.text.encode(), is_verbatim=True),
         values_kept=made.values.kept,
         values_dropped=made.values.dropped,
         values_refused=made.values.refused,

@@ -17,10 +17,12 @@ from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SUMMARY_ROLE
 from xnagent.core.summary import Answer, SummaryLog, read_answer
 from xnagent.core.text import Json, canonical, clean, clip, one_line
-from xnagent.core.tokens import estimate_items
+from xnagent.core.tokens import estimate_items, estimate_part
 
 MESSAGE_CHARACTERS: Final = 4_000
 SHORTEST_MESSAGE: Final = 250
+GAP: Final = "\n\n"
+"""Between two messages."""
 CHECKPOINT_CHARACTERS: Final = 24_000
 VALUE_CHARACTERS: Final = 400
 SPEAKERS: Final = {
@@ -99,15 +101,25 @@ def cropped(spine: Spine, asked: UserText, *, most_tokens: int) -> UserText:
         limit //= 2
         rest = list(_labelled(told[begin:], limit=limit))
         message = _joined(first, rest, asked=asked)
-    while estimate_items([message]) > most_tokens and rest:
-        rest = rest[-(len(rest) // 2) :] if len(rest) > 1 else []
-        message = _joined(first, rest, asked=asked, omitted=True)
-    return message
+    if estimate_items([message]) <= most_tokens:
+        return message
+    whole = estimate_items([_joined(first, rest, asked=asked, omitted=True)])
+    left = _without_oldest(rest, too_many=whole - most_tokens + 1)
+    return _joined(first, left, asked=asked, omitted=True)
+
+
+def _without_oldest(messages: Sequence[str], *, too_many: float) -> Sequence[str]:
+    """As few of the oldest left out as it takes to save so many tokens; each is estimated once (M73)."""
+    for number, message in enumerate(messages):
+        if too_many <= 0:
+            return messages[number:]
+        too_many -= estimate_part(f"{GAP}{message}")
+    return ()
 
 
 def _joined(first: Sequence[str], rest: Sequence[str], *, asked: UserText, omitted: bool = False) -> UserText:
     gap = ["(The oldest messages that stood here were left out, because there was no room.)"] if omitted else []
-    record = "\n\n".join([*first, *gap, *rest])
+    record = GAP.join([*first, *gap, *rest])
     return UserText(text=f"<record>\n{record}\n</record>\n\n{asked.text}", origin="harness")
 
 

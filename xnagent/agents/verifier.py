@@ -7,7 +7,7 @@ left in its home folder, cannot make one pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -16,6 +16,7 @@ from xnagent.core.board import Evidence
 from xnagent.core.events import CheckFinished
 from xnagent.core.ids import RunId
 from xnagent.core.text import clean
+from xnagent.core.values import dataclass
 from xnagent.ports import Command, Finished, Log, Shell, Workspace, Workspaces
 
 TAIL_BYTES: Final = 4_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
@@ -30,6 +29,7 @@ from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, spine_of, work_of
 from xnagent.core.text import clean, clip
+from xnagent.core.values import dataclass
 from xnagent.core.view import SUMMARY_CHARACTERS
 from xnagent.errors import ModelError, UsageError, WorkspaceError
 from xnagent.ports import Artifacts, Workspace

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from xnagent.app.host import Host
 from xnagent.config import SandboxSettings
 from xnagent.core.ids import SessionId
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.workspaces.box.groups import ROOT, Groups
 from xnagent.workspaces.box.ladder import Kind, Tried, first_that_works, make_box, owner_for, try_all

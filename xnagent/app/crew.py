@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 
 from xnagent import __version__
@@ -25,6 +25,7 @@ from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, work_of
 from xnagent.core.text import Json, canonical
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry, create_model
 from xnagent.models.fingerprint import renderer_of

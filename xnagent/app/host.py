@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 
 from xnagent.core.ids import SessionId
+from xnagent.core.values import dataclass
 from xnagent.models.gate import Gates
 from xnagent.ports import Clock
 from xnagent.store.files import FileSessions

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, assert_never
 
 from xnagent.app.host import Host
 from xnagent.core.events import UserMessageAdded
-from xnagent.core.ids import SessionId
-from xnagent.core.state import SessionState
+from xnagent.core.ids import PLANNER, AgentId, SessionId, agent_of
+from xnagent.core.state import SessionState, active_runs, spine_of
+from xnagent.core.summary_events import RebaseAsked
+from xnagent.core.values import dataclass
 from xnagent.store.mailbox import FolderMailbox, Letter, Mailbox, mailbox_folder
 from xnagent.store.placed import PlacedLog
 from xnagent.store.sessions import session_path
@@ -75,6 +77,8 @@ class Reception:
                 await self._deliver(letter)
             case "cancel":
                 self._cancel(letter)
+            case "rebase":
+                await self._ask_for_rebases(letter)
             case _:
                 assert_never(letter.kind)
         self.taken.add(letter.letter)
@@ -83,6 +87,17 @@ class Reception:
     async def _deliver(self, letter: Letter) -> None:
         if letter.letter not in self.log.ahead.letters:
             await self.log.append(*messages_in((letter,), self.log.ahead))
+
+    async def _ask_for_rebases(self, letter: Letter) -> None:
+        if letter.epoch != self.log.epoch:
+            return
+        state = self.log.ahead
+        agents = (
+            [AgentId(letter.text)] if letter.text else [PLANNER, *(agent_of(run.run) for run in active_runs(state))]
+        )
+        asked = [RebaseAsked(agent=agent, letter=letter.letter) for agent in agents if spine_of(state, agent).items]
+        if asked:
+            await self.log.append(*asked)
 
     def _cancel(self, letter: Letter) -> None:
         if letter.epoch == self.log.epoch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from xnagent.app.host import Host
@@ -15,6 +14,7 @@ from xnagent.core.ids import FactId, SessionId, Ticket
 from xnagent.core.masking import Mask
 from xnagent.core.state import SessionState
 from xnagent.core.tree_events import Snapshot
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Artifacts
 from xnagent.workspaces.addresses import is_address, parse_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,7 @@ from xnagent.config.places import user_skills
 from xnagent.core.project_events import InstructionFile, ProjectRead, Skill, SkillFile, SkillsChanged
 from xnagent.core.skills import SkillText, parse_skill
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.ports import Artifacts
 
 INSTRUCTIONS_BYTES: Final = 32 * 1024

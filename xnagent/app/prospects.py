@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 
-from xnagent.agents.prompting import brief_message
+from xnagent.agents.prompting import brief_message, project_message
 from xnagent.app.crew import make_manifest, planner_toolbox, worker_toolbox
 from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain
 from xnagent.core.board import ACTIVE_RUN
-from xnagent.core.events import RunStarted, SessionStarted
-from xnagent.core.fold import fold
+from xnagent.core.events import Event, RunStarted, SessionStarted
+from xnagent.core.fold import fold, fold_all
 from xnagent.core.forecast import (
     ENOUGH_SAMPLES,
     PLANNER_PRIOR,
@@ -41,7 +41,9 @@ from xnagent.core.rebase import Room
 from xnagent.core.reserving import Prospect
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, spine_of
+from xnagent.core.summary import LIKELY_OUTPUT_TOKENS
 from xnagent.core.tokens import MOST_SHARE, estimate_items
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.models.catalog import ModelEntry
 from xnagent.store.sessions import sessions_folder
@@ -51,6 +53,8 @@ Uses = Mapping[AgentId, AgentUse]
 
 ASSUMED_LIFETIME_SECONDS = 300.0
 """Of a cache of which nobody says how long it lasts."""
+NEXT_RUN = AgentId("r0")
+"""Stands for a run that has not begun: nothing was told to it yet."""
 TASK_TOKENS = 600
 """Assumed for a task's brief before there is one."""
 
@@ -80,10 +84,11 @@ class SessionProspects:
             return None
         manifest = self.manifest("worker", entry)
         brief = brief_message(fold(state, started), started.run)
-        size = manifest.head_tokens + estimate_items(brief.items)
+        shared = manifest.head_tokens + project_tokens(state, agent_of(started.run))
+        size = shared + estimate_items(brief.items)
         outset = Outset(
             prefix_tokens=size,
-            warm_tokens=manifest.head_tokens,
+            warm_tokens=shared,
             is_warm=any(run.status in ACTIVE_RUN and run.model == started.model for run in state.board.runs.values()),
         )
         most = round(size * MOST_SHARE)
@@ -93,20 +98,23 @@ class SessionProspects:
             least_usd=ceiling_usd(most, manifest.max_output_tokens, price=entry.price),
         )
 
-    def session(self, objective: str) -> Forecast:
-        """What a session would use from its beginning to its end: its Planner, and runs."""
-        state = fold(SessionState(), SessionStarted(session=SessionId(""), objective=objective))
+    def session(self, objective: str, *, brought: Iterable[Event] = ()) -> Forecast:
+        """What a session would use from its beginning to its end: its Planner, and runs.
+
+        `brought` is what its log begins with besides: what the project tells.
+        """
+        state = fold_all([SessionStarted(session=SessionId(""), objective=objective), *brought])
         entry = model_chain(self.settings, "planner")[0]
-        size = self.manifest("planner", entry).head_tokens + estimate_items(objective_message(state).items)
-        outset = Outset(prefix_tokens=size)
+        own = project_tokens(state, PLANNER) + estimate_items(objective_message(state).items)
+        outset = Outset(prefix_tokens=self.manifest("planner", entry).head_tokens + own)
         planner = forecast_agent(outset, self.planner_habits(), terms=self.terms("planner", entry))
         return add_forecasts([planner, self.further_runs(state)])
 
     def further_runs(self, state: SessionState) -> Forecast:
         """What the runs use that the session has not begun yet."""
         worker, seen, begun = model_chain(self.settings, "worker")[0], self.runs(), len(state.board.runs)
-        head = self.manifest("worker", worker).head_tokens
-        outset = Outset(prefix_tokens=head + TASK_TOKENS, warm_tokens=head, is_warm=True)
+        shared = self.manifest("worker", worker).head_tokens + project_tokens(state, NEXT_RUN)
+        outset = Outset(prefix_tokens=shared + TASK_TOKENS, warm_tokens=shared, is_warm=True)
         run = forecast_agent(outset, self.worker_habits(state), terms=self.terms("worker", worker))
         left = Spread(
             low=max(0.0, seen.low - begun), likely=max(0.0, seen.likely - begun), high=max(0.0, seen.high - begun)
@@ -141,7 +149,12 @@ class SessionProspects:
             room_tokens=int(self.settings.spine.soft_share * room.usable_tokens),
             max_output_tokens=manifest.max_output_tokens,
             max_steps=limits.steps if role == "planner" else limits.run_steps,
+            summary_tokens=LIKELY_OUTPUT_TOKENS if role == "worker" and self._has_summaries else None,
         )
+
+    @property
+    def _has_summaries(self) -> bool:
+        return self.settings.worker.context.strategy == "summary"
 
     def worker_habits(self, state: SessionState) -> Habits:
         """From this session's runs that ended; if those are few, from earlier sessions' too."""
@@ -171,6 +184,12 @@ def session_prospects(host: Host, settings: Settings) -> SessionProspects:
     }
     earlier = () if host.store is not None else host.past.of(sessions_folder(host.home))
     return SessionProspects(settings=settings, definitions=definitions, earlier=earlier)
+
+
+def project_tokens(state: SessionState, agent: AgentId) -> int:
+    """What the project's message adds to an agent's first request."""
+    message = project_message(state, agent=agent)
+    return 0 if message is None else estimate_items(message.items)
 
 
 def missed_share(waits: Sequence[Wait], lifetime_seconds: float | None) -> float:

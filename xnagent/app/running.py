@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -39,9 +40,11 @@ from xnagent.core.events import (
 from xnagent.core.ids import SessionId
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
 from xnagent.ports import Workspaces
+from xnagent.store.codec import prepare
 from xnagent.store.mailbox import Letter
 from xnagent.store.place import idle_seconds, unsettled_seconds
 from xnagent.store.placed import PlacedLog
@@ -105,17 +108,26 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     store = await PlacedLog.create_at(host.place(spec.session), session=spec.session, clock=host.clock, mask=mask)
     try:
         # Only whoever holds the session's file gets here: nobody else is in its work folder.
-        base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
-        prospects = await anyio.to_thread.run_sync(session_prospects, host, spec.settings)
+        with ThreadPoolExecutor(max_workers=1) as beside:  # git takes its time
+            prepared = beside.submit(_prepared, host, spec.settings)
+            base = await places.workspaces.begin(at=host.clock.now(), commit=spec.commit)
+            prospects = await anyio.to_thread.run_sync(prepared.result)
         started = _started(spec, base, store=store)
         read = await _reader(host, store, places=places, settings=spec.settings).begin(base.commit)
         brought = () if read is None else (read,)
-        await store.append(replace(started, forecast=prospects.session(spec.objective)), *brought, *findings(base))
+        forecast = prospects.session(spec.objective, brought=brought)
+        await store.append(replace(started, forecast=forecast), *brought, *findings(base))
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:
             _forget(host, spec.session)
         await store.aclose()
+
+
+def _prepared(host: Host, settings: Settings) -> SessionProspects:
+    """What the first request needs and no repository has to be there for."""
+    prepare()
+    return session_prospects(host, settings)
 
 
 def _reader(host: Host, store: PlacedLog, *, places: Places, settings: Settings) -> ProjectReader:

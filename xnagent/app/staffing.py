@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -26,6 +26,7 @@ from xnagent.app.prospects import SessionProspects
 from xnagent.config import Settings
 from xnagent.core.ids import RunId
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.store.placed import PlacedLog
 from xnagent.workspaces.addresses import is_address
 from xnagent.workspaces.box.sealing import Box

@@ -13,8 +13,10 @@ from xnagent.app.host import Host
 from xnagent.app.letters import mailbox_of
 from xnagent.core.events import Outcome, Stored, UserMessageAdded
 from xnagent.core.fold import fold
-from xnagent.core.ids import SessionId
+from xnagent.core.ids import AgentId, SessionId
 from xnagent.core.state import SessionState
+from xnagent.core.summary_events import RebaseAsked
+from xnagent.errors import UsageError
 from xnagent.store.mailbox import Letter, Mailbox
 from xnagent.store.place import Place
 
@@ -23,6 +25,14 @@ ANSWER_SECONDS: Final = 10.0
 ENDING_SECONDS: Final = 60.0
 """How long it may take to close in order."""
 POLL_SECONDS: Final = 0.1
+NOT_RUNNING: Final = (
+    "NOT_RUNNING: {session} is not running, and only a running session rebases; `xnagent resume {session}` goes on, "
+    "and `xnagent rebase {session} --dry-run` shows what it would do now"
+)
+NOT_ASKED: Final = (
+    "NOT_TAKEN: {session} has no history of {agent} that goes on, or its process does not answer; "
+    "`xnagent inspect {session} --runs` shows what runs"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +105,29 @@ async def tell_session(host: Host, session: SessionId, *, text: str) -> Told:
 def _number(news: list[Stored], letter: str) -> str | None:
     events = (stored.event for stored in news)
     return next((one.message for one in events if isinstance(one, UserMessageAdded) and one.letter == letter), None)
+
+
+async def ask_for_rebases(host: Host, session: SessionId, *, agent: str) -> tuple[AgentId, ...]:
+    """Have a running session rebase an agent's history, or all (`agent` empty), before the next request of each.
+
+    Returns those that were asked; their next step begins with the rebase. Raises UsageError for a session
+    that is not there, does not run, or does not answer.
+    """
+    watch = Watch(host.place(session))
+    await watch.advance()
+    if not _runs(watch):
+        raise UsageError(NOT_RUNNING.format(session=session))
+    mailbox = mailbox_of(host, session)
+    name = await mailbox.post(Letter(kind="rebase", text=agent, epoch=watch.state.epoch))
+    asked: tuple[AgentId, ...] = ()
+    with anyio.move_on_after(ANSWER_SECONDS):
+        async for news in watch.follow():
+            events = [stored.event for stored in news]
+            asked += tuple(one.agent for one in events if isinstance(one, RebaseAsked) and one.letter == name)
+            if asked:
+                return asked
+    await mailbox.discard(name)
+    raise UsageError(NOT_ASKED.format(session=session, agent=agent or "any agent"))
 
 
 async def cancel_session(host: Host, session: SessionId, *, reason: str) -> Cancelled:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from xnagent.config import Settings
 from xnagent.config.load import with_settings
 from xnagent.config.sources import Setting, check_names, from_table
 from xnagent.core.text import clean
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
 KEYS: Final = ("id", "repo", "commit", "objective", "checks", "model", "limits", "priority")

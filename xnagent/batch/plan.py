@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
@@ -11,6 +10,7 @@ from xnagent.batch.jobs import Job
 from xnagent.batch.results import DIGEST_DIGITS, Results
 from xnagent.batch.turns import fair_order
 from xnagent.core.ids import SessionId
+from xnagent.core.values import dataclass
 
 SESSION_DIGITS: Final = 16
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -11,6 +10,7 @@ from xnagent.app.host import Host
 from xnagent.app.places import mirrors_of
 from xnagent.app.running import Stop
 from xnagent.batch.failure import Caught
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, XnagentError
 from xnagent.workspaces.addresses import Address, is_address, parse_address, shown_address
 

@@ -10,12 +10,13 @@ import stat
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from xnagent.core.text import Json, clean
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreBusyError, StoreWriteError, UsageError
 
 DIGEST_DIGITS: Final = 12

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NoReturn
 
 from xnagent import __version__
-from xnagent.errors import UsageError
-
-MOST_PORT: Final = 65_535
-LAB_PROVIDERS: Final = ("deepseek", "openai", "anthropic", "no-cache")
-LAB_STRATEGIES: Final = (
-    "snapshot-replace",
-    "append-snapshot",
-    "append",
-    "delta+rebase",
-    "delta+rebase/threshold",
-    "sliding-window",
-    "clear-old-results",
-    "summary",
-    "aligned-summary",
+from xnagent.cli.looking import (
+    add_export,
+    add_inspect,
+    add_lab,
+    add_rebase,
+    add_replay,
+    add_report,
+    add_request,
+    add_serve,
+    add_sessions,
 )
-EXPORT_FORMATS: Final = ("atif", "otel", "swebench", "github", "jsonl")
-INSPECT_PARTS: Final = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
+from xnagent.cli.numbers import amount, count, place
+from xnagent.core.values import dataclass
+from xnagent.errors import UsageError
 
 
 class Parser(argparse.ArgumentParser):
@@ -76,18 +71,18 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
         help="what the file holds (default jobs); swebench: instances, and --out gets predictions",
     )
     parser.add_argument(
-        "--repos", type=_place, metavar="DIR", help="swebench: repositories as DIR/OWNER__NAME (default: from GitHub)"
+        "--repos", type=place, metavar="DIR", help="swebench: repositories as DIR/OWNER__NAME (default: from GitHub)"
     )
     parser.add_argument(
-        "--bundle", type=_place, metavar="DIR", help="write each result there too, as SESSION.bundle for git fetch"
+        "--bundle", type=place, metavar="DIR", help="write each result there too, as SESSION.bundle for git fetch"
     )
     parser.add_argument("--retry-failed", action="store_true", help="run jobs again that did not end with exit code 0")
     group = parser.add_argument_group("how many at once, and how much in all")
     _add_slots(group, "sessions at the same time, in all processes (default 1)")
-    group.add_argument("--processes", type=_count, metavar="N", help="worker processes, for sessions to be spread over")
-    group.add_argument("--batch-usd", type=_amount, metavar="N", help="for the whole batch; lent to jobs beforehand")
-    group.add_argument("--batch-tokens", type=_count, metavar="N", help="for the whole batch; lent to jobs beforehand")
-    group.add_argument("--batch-deadline", type=_amount, metavar="SECONDS", help="then all stop, and can go on later")
+    group.add_argument("--processes", type=count, metavar="N", help="worker processes, for sessions to be spread over")
+    group.add_argument("--batch-usd", type=amount, metavar="N", help="for the whole batch; lent to jobs beforehand")
+    group.add_argument("--batch-tokens", type=count, metavar="N", help="for the whole batch; lent to jobs beforehand")
+    group.add_argument("--batch-deadline", type=amount, metavar="SECONDS", help="then all stop, and can go on later")
     _add_server(parser)
     _add_folder(parser)
     _add_model(parser)
@@ -97,19 +92,19 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", metavar="FILE", help="the queue of a batch that runs (engine local)")
     _add_slots(parser, "sessions at the same time (default 1)")
-    parser.add_argument("--sharers", type=_count, metavar="N", help="so many workers share the provider's limits")
+    parser.add_argument("--sharers", type=count, metavar="N", help="so many workers share the provider's limits")
     parser.add_argument("--with-stdin", action="store_true", help="end when stdin closes")
     _add_server(parser)
 
 
 def _add_slots(parser: argparse._ActionsContainer, about: str) -> None:
-    parser.add_argument("-j", "--jobs-at-once", type=_count, metavar="N", help=about)
+    parser.add_argument("-j", "--jobs-at-once", type=count, metavar="N", help=about)
     parser.add_argument(
-        "--calls-at-once", type=_count, metavar="N", help="model calls at the same time to one endpoint (no limit)"
+        "--calls-at-once", type=count, metavar="N", help="model calls at the same time to one endpoint (no limit)"
     )
     parser.add_argument("--engine", choices=("local", "temporal"), help="who hands out the jobs (default local)")
     parser.add_argument(
-        "--lease-seconds", type=_amount, metavar="N", help="after so long a silence a worker is lost (default 30)"
+        "--lease-seconds", type=amount, metavar="N", help="after so long a silence a worker is lost (default 30)"
     )
 
 
@@ -118,67 +113,14 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--address", metavar="HOST:PORT", help="the server (TEMPORAL_ADDRESS, else localhost:7233)")
     group.add_argument("--namespace", metavar="NAME", help="the server's namespace (TEMPORAL_NAMESPACE, else default)")
     group.add_argument("--task-queue", metavar="NAME", help="which workers do the jobs (default xnagent)")
-    group.add_argument("--starts-per-second", type=_amount, metavar="N", help="for all workers of the queue together")
-
-
-def _add_sessions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as --output json")
-
-
-def _add_inspect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    for part in INSPECT_PARTS:
-        parser.add_argument(f"--{part}", action="store_true", help=f"show the {part}")
-    parser.add_argument("--json", action="store_true", help="as --output json")
-    parser.add_argument("--sql", metavar="SELECT", help="ask the views of the session (docs/inspect.md)")
-    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N events, or rows of an answer")
-    group = parser.add_argument_group("which events; without a part these show the events")
-    group.add_argument("--kind", action="append", metavar="KIND", help="such as tool_finished (repeatable)")
-    group.add_argument("--agent", metavar="NAME", help="planner, or a run such as r1")
-    group.add_argument("--task", metavar="TASK", help="the task and its runs")
-    group.add_argument("--from", type=_count, dest="from_seq", metavar="SEQ", help="from this place in the log on")
-    group.add_argument("--to", type=_count, dest="to_seq", metavar="SEQ", help="up to this place")
-    group.add_argument("--since", metavar="TIME", help="not before it, such as 2026-11-30T17:30Z (no zone: UTC)")
-    group.add_argument("--until", metavar="TIME", help="not after it")
-
-
-def _add_rebase(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("--dry-run", action="store_true", help="say what it would do; the only thing it does")
-    parser.add_argument("--agent", metavar="NAME", help="planner, or a run such as r1 (default: all that go on)")
-
-
-def _add_request(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("request", type=_count, metavar="N")
-    parser.add_argument("--against", type=_count, metavar="M", help="show the first item that differs from request M")
-    parser.add_argument("--explain", action="store_true", help="its parts as the model reads them, with what each cost")
-    parser.add_argument(
-        "--what-if",
-        action="append",
-        metavar="KEY=VALUE",
-        help="what a change before it would have lost: cwd=DIR, model=NAME, add-tool=NAME, drop-tool=NAME (repeatable)",
-    )
-
-
-def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
-        "--at",
-        type=_count,
-        metavar="N",
-        help="stop after event N, as `inspect --events` numbers them, and show how the session stood",
-    )
-    either.add_argument("--diff", metavar="OTHER", help="show the first decision that session OTHER made otherwise")
-    parser.add_argument("--json", action="store_true", help="as --output json")
+    group.add_argument("--starts-per-second", type=amount, metavar="N", help="for all workers of the queue together")
 
 
 def _add_fork(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument(
         "--at",
-        type=_count,
+        type=count,
         required=True,
         metavar="N",
         help="the last event that the new session has, as `inspect --events` numbers them",
@@ -190,65 +132,6 @@ def _add_fork(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="as --output json")
     _add_model(parser)
     _add_limits(parser)
-
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE.html", help="the page; - writes it to stdout")
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", nargs="+", metavar="SESSION")
-    parser.add_argument(
-        "--format",
-        required=True,
-        choices=EXPORT_FORMATS,
-        help="atif: a trajectory; otel: OTLP JSON; swebench: a prediction; github: Markdown; jsonl: the events",
-    )
-    parser.add_argument("-o", "--out", metavar="FILE", help="where to (default -, stdout)")
-    parser.add_argument(
-        "--instance", action="append", metavar="ID", help="swebench: the instance, one for each session (its own name)"
-    )
-    parser.add_argument("--content", action="store_true", help="otel: with what was said; otherwise only numbers")
-
-
-def _add_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (default 127.0.0.1: this machine alone)")
-    parser.add_argument("--port", type=_port, metavar="N", help="default 8421; 0: any that is free")
-    parser.add_argument("--read-only", action="store_true", help="pages can't tell or cancel sessions")
-    parser.add_argument("--json", action="store_true", help="as --output json")
-
-
-def _add_lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        nargs="*",
-        metavar="RUN",
-        help="a session; a .jsonl or .jsonl.gz file of recorded runs, or a folder of them; an ATIF trajectory (.json); "
-        "none: all sessions in the store",
-    )
-    parser.add_argument(
-        "--strategy",
-        action="append",
-        choices=LAB_STRATEGIES,
-        metavar="NAME",
-        help=f"one of {', '.join(LAB_STRATEGIES)}",
-    )
-    parser.add_argument(
-        "--provider", action="append", choices=LAB_PROVIDERS, metavar="NAME", help=f"one of {', '.join(LAB_PROVIDERS)}"
-    )
-    parser.add_argument(
-        "--price", action="append", metavar="[PROVIDER=]MODEL", help="whose prices and cache numbers hold (repeatable)"
-    )
-    parser.add_argument("--window", type=_count, metavar="TOKENS", help="of every model (default 200000 at most)")
-    parser.add_argument(
-        "--reread-share",
-        type=_share,
-        metavar="N",
-        help="what is read again of what tools answer, in the 20 steps after something was dropped (default 0.14)",
-    )
-    parser.add_argument("--limit", type=_count, metavar="N", help="only the first N runs")
-    parser.add_argument("-o", "--out", metavar="FILE.html", help="write a page with pictures too")
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
@@ -276,21 +159,23 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "cancel": Command("xnagent.cli.cancel", "stop a running session in order; it can be resumed", _add_cancel),
     "batch": Command("xnagent.cli.batch", "many sessions; again: go on where it stopped", _add_batch),
     "worker": Command("xnagent.cli.worker", "do the jobs of batches, of this machine or at a server", _add_worker),
-    "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", _add_sessions),
-    "inspect": Command("xnagent.cli.inspect", "what happened in a session", _add_inspect),
-    "rebase": Command("xnagent.cli.rebase", "what a rebase of a session's histories would do now", _add_rebase),
-    "request": Command("xnagent.cli.request", "the exact bytes of a request", _add_request),
+    "sessions": Command("xnagent.cli.sessions", "the sessions in the store, newest first", add_sessions),
+    "inspect": Command("xnagent.cli.inspect", "what happened in a session", add_inspect),
+    "rebase": Command(
+        "xnagent.cli.rebase", "have a running session rebase its histories, or say what that would do", add_rebase
+    ),
+    "request": Command("xnagent.cli.request", "the exact bytes of a request", add_request),
     "replay": Command(
-        "xnagent.cli.replay", "run a session again from its log, without a model, and check every byte", _add_replay
+        "xnagent.cli.replay", "run a session again from its log, without a model, and check every byte", add_replay
     ),
     "fork": Command("xnagent.cli.fork", "a new session that goes on from a point in another one's log", _add_fork),
-    "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", _add_report),
-    "export": Command("xnagent.cli.export", "a session in a form that other programs read", _add_export),
-    "serve": Command("xnagent.cli.serve", "pages of all sessions in the store, live", _add_serve),
+    "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", add_report),
+    "export": Command("xnagent.cli.export", "a session in a form that other programs read", add_export),
+    "serve": Command("xnagent.cli.serve", "pages of all sessions in the store, live", add_serve),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
     "lab": Command(
-        "xnagent.cli.lab", "what the same work costs under other context strategies and price tables", _add_lab
+        "xnagent.cli.lab", "what the same work costs under other context strategies and price tables", add_lab
     ),
     "models": Command("xnagent.cli.models", "known models", _add_place),
 }
@@ -362,7 +247,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--base-url", metavar="URL")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the key")
     group.add_argument(
-        "--budget", type=_count, metavar="TOKENS", help="room for the Planner's history, within its window"
+        "--budget", type=count, metavar="TOKENS", help="room for the Planner's history, within its window"
     )
 
 
@@ -386,42 +271,3 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         "--secret-env", action="append", metavar="NAME", help="mask this variable's value everywhere (repeatable)"
     )
     group.add_argument("--trust-project-skills", action="store_true", help="let agents use the repository's skills")
-
-
-def _place(text: str) -> str:
-    """A folder by its whole path: workers may stand elsewhere."""
-    return str(Path(text).expanduser().absolute())
-
-
-def _amount(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return number
-
-
-def _share(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
-    return number
-
-
-def _port(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else -1
-    if not 0 <= number <= MOST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; one is from 0 to {MOST_PORT}")
-    return number
-
-
-def _count(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return number

@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
@@ -108,7 +109,7 @@ def _demonstrate(arguments: Namespace, host: Host, *, repository: Path, console:
         settings = changed_settings(arguments, demo_settings(server.base_url))
         chains = models_of(settings, host)
         start_logging(arguments, console)
-        announce(settings, chains, host=host, console=console)
+        announce(settings, chains, box=choose(settings.sandbox, host.environ), console=console)
         console.say(f"session {session}")
         spec = SessionSpec(objective=demo_objective(), repository=repository, settings=settings, session=session)
         follower = Follower(host.place(session), session, console=console)

@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Final
 
-from xnagent.cli.arguments import INSPECT_PARTS
 from xnagent.cli.console import Console
+from xnagent.cli.looking import INSPECT_PARTS
 from xnagent.cli.options import host_of
 from xnagent.cli.wanted import wanted_of
 from xnagent.core.fold import fold_all

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from xnagent.app.host import Host
-from xnagent.cli.arguments import LAB_PROVIDERS
 from xnagent.cli.console import Console
+from xnagent.cli.looking import LAB_PROVIDERS
 from xnagent.cli.options import host_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import catalog_of, model_entry
@@ -24,7 +24,7 @@ from xnagent.lab.page import page
 from xnagent.lab.reading import read_runs
 from xnagent.lab.report import RECORDED, Loss, Plan, Replayed, Report, document, losses, replay
 from xnagent.lab.strategies import STRATEGIES
-from xnagent.lab.tally import Tally
+from xnagent.lab.table import COLUMNS, cells, percent
 from xnagent.lab.threads import Run
 
 PRICED_AS: Final[Mapping[str, str]] = {
@@ -41,20 +41,6 @@ SHOWN_LOSSES: Final = 20
 
 
 ENDINGS: Final = (".json", ".jsonl", ".gz")
-COLUMNS: Final = (
-    "strategy",
-    "steps",
-    "extra",
-    "rebases",
-    "input",
-    "cached",
-    "written",
-    "output",
-    "cost",
-    "of uncached",
-    "reuse",
-    "to floor",
-)
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -177,34 +163,12 @@ def report_text(report: Report) -> str:
 def _provider_text(report: Report, terms: Terms) -> str:
     provider = terms.provider
     floor = report.floor(provider.name)
-    rows = [_row(strategy, report.sum(provider.name, strategy), floor=floor) for strategy in report.plan.strategies]
+    rows = [cells(strategy, report.sum(provider.name, strategy), floor=floor) for strategy in report.plan.strategies]
     recorded = report.sum(provider.name, RECORDED)
     if recorded.steps:
-        rows.append(_row(RECORDED, recorded, floor=0.0))
+        rows.append(cells(RECORDED, recorded, floor=0.0))
     title = f"{provider.name}, priced as {provider.model}, window {count(terms.window_tokens)}, floor {money(floor)}"
     return f"{title}\n{table(COLUMNS, rows)}"
-
-
-def _row(strategy: str, tally: Tally, *, floor: float) -> tuple[str, ...]:
-    is_whole = not tally.unfinished
-    return (
-        strategy,
-        count(tally.steps) if is_whole else f"{count(tally.steps)} of {count(tally.steps + tally.unfinished)}",
-        count(tally.extra_calls),
-        count(tally.lineages),
-        count(tally.input),
-        count(tally.cached),
-        count(tally.written),
-        count(tally.output),
-        money(tally.usd),
-        _share(tally.share),
-        _share(tally.reuse),
-        f"{tally.usd / floor:.2f}" if floor and is_whole else "-",
-    )
-
-
-def _share(number: float | None) -> str:
-    return "-" if number is None else f"{100 * number:.1f} %"
 
 
 def _losses_text(found: Iterable[Loss]) -> str:
@@ -219,7 +183,7 @@ def _losses_text(found: Iterable[Loss]) -> str:
             count(loss.steps),
             loss.strategy,
             money(loss.usd),
-            _share(loss.share),
+            percent(loss.share),
             loss.why,
         )
         for loss in ordered[:SHOWN_LOSSES]

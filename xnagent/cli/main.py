@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -95,11 +96,23 @@ def _refuse(error: UsageError, given: Sequence[str]) -> int:
 
 def _command(name: str) -> CommandModule:
     try:
-        return cast("CommandModule", importlib.import_module(COMMANDS[name].module))
+        with _uncollected():
+            return cast("CommandModule", importlib.import_module(COMMANDS[name].module))
     except ModuleNotFoundError as error:
         if error.name != COMMANDS[name].module:
             raise
         raise UsageError(f"NOT_AVAILABLE: xnagent {name} is not available yet in this version") from error
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Load modules without looking for garbage among them, then or later: there is none, and looking takes a while."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _output(arguments: Namespace) -> Output:

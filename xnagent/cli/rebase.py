@@ -1,16 +1,20 @@
-"""`xnagent rebase SESSION --dry-run`: what a rebase now would drop, keep, cost and save, and what the policy says."""
+"""`xnagent rebase SESSION`: have a running session do it; `--dry-run`: what it would drop, keep, cost and save now."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final
+
+import anyio
 
 from xnagent.agents.lasting import lifetime_of
 from xnagent.app.crew import condenser_of, worker_policy
 from xnagent.app.host import Host
 from xnagent.app.replay import tickets_for
+from xnagent.app.steering import ask_for_rebases
 from xnagent.cli.console import Console
 from xnagent.cli.options import changed_settings, host_of
 from xnagent.cli.resume import last_settings
@@ -21,7 +25,7 @@ from xnagent.core.due import Conditions, Verdict, verdict
 from xnagent.core.events import Stored
 from xnagent.core.fallback import model_in_force
 from xnagent.core.fold import fold_all
-from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of
+from xnagent.core.ids import PLANNER, AgentId, RunId, SessionId, agent_of
 from xnagent.core.rebase import RebasePolicy, Room, plan_rebase
 from xnagent.core.receipts import Occasion, receipt
 from xnagent.core.rent import Rates
@@ -34,10 +38,6 @@ from xnagent.inspect.plain import UNKNOWN, count, money
 from xnagent.inspect.receipts import rebase_rows
 from xnagent.models.catalog import ModelEntry
 
-DRY_ONLY = (
-    "USAGE: a rebase is made only by a running or resumed session, which does it by itself when it pays; "
-    "--dry-run shows what it would do now"
-)
 ASKED_FIRST: Final = "a model is asked for a summary first, and this is what is left where it fails"
 
 
@@ -65,10 +65,10 @@ class Foreseen:
 
 
 def execute(arguments: Namespace, console: Console) -> int:
-    """Tell it for one agent, or for all that may go on. Reads only, also while the session runs."""
-    if not getattr(arguments, "dry_run", False):
-        raise UsageError(DRY_ONLY)
+    """Ask a running session for it; with `--dry-run` only tell what it would do, which reads only."""
     host = host_of(arguments)
+    if not getattr(arguments, "dry_run", False):
+        return _ask(host, arguments, console=console)
     place = host.place(arguments.session)
     settings = changed_settings(arguments, last_settings(place))
     events = tuple(place.events())
@@ -77,6 +77,16 @@ def execute(arguments: Namespace, console: Console) -> int:
         console.answer("\n\n".join(map(told, found)) or "no agent has a history that could be rebased")
     else:
         console.record({"type": "rebase", "session": place.name, "agents": [_record(one) for one in found]})
+    return 0
+
+
+def _ask(host: Host, arguments: Namespace, *, console: Console) -> int:
+    session = SessionId(arguments.session)
+    asked = anyio.run(partial(ask_for_rebases, host, session, agent=getattr(arguments, "agent", None) or ""))
+    if console.output == "text":
+        console.answer(f"{session}: asked; before the next request of each, if it frees enough: {', '.join(asked)}")
+    else:
+        console.record({"type": "rebase_asked", "session": session, "agents": list(asked)})
     return 0
 
 

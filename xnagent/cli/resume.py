@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
+from xnagent.app.boxing import choose
 from xnagent.app.host import Host
 from xnagent.app.prospects import session_prospects
 from xnagent.app.running import resume_session
@@ -44,7 +45,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         return _tell_forecast(place, _standing(place, host, settings=settings, arguments=arguments), console=console)
     console.mask = mask_for(host.environ, settings)
     start_logging(arguments, console)
-    announce(settings, chains, host=host, console=console)
+    announce(settings, chains, box=choose(settings.sandbox, host.environ), console=console)
     console.say(f"session {session}")
     wait_until_left(host, session, console=console)
     follower = Follower(place, session, console=console)

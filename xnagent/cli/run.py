@@ -6,12 +6,13 @@ import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from xnagent.app.boxing import choose
+from xnagent.app.boxing import Choice, choose
 from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
@@ -38,12 +39,16 @@ def execute(arguments: Namespace, console: Console) -> int:
     repository = folder_of(arguments)
     host = host_of(arguments)
     settings = settings_of(arguments, host, repository=repository)
-    chains = models_of(settings, host)
-    console.mask = mask_for(host.environ, settings)
     if getattr(arguments, "dry_run", False):
+        models_of(settings, host)
+        console.mask = mask_for(host.environ, settings)
         return tell_session(host, settings, objective=objective, console=console)
-    start_logging(arguments, console)
-    announce(settings, chains, host=host, console=console)
+    with ThreadPoolExecutor(max_workers=1) as beside:  # to try a box takes a moment
+        box = beside.submit(choose, settings.sandbox, host.environ)
+        chains = models_of(settings, host)
+        console.mask = mask_for(host.environ, settings)
+        start_logging(arguments, console)
+        announce(settings, chains, box=box.result(), console=console)
     if not getattr(arguments, "ephemeral", False):
         return _run(host, _spec(objective, repository, settings=settings, host=host), console=console)
     with tempfile.TemporaryDirectory(prefix="xnagent-", ignore_cleanup_errors=True) as folder:
@@ -95,12 +100,9 @@ def start_logging(arguments: Namespace, console: Console) -> None:
     set_up_logging(verbosity=console.verbosity, file=None if file is None else Path(file), mask=console.mask)
 
 
-def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, host: Host, console: Console) -> None:
-    """Say once where commands run, which models answer, and when spines are rebased (M53).
-
-    Raises UsageError if a sandbox is required and none works.
-    """
-    console.say(choose(settings.sandbox, host.environ).told)
+def announce(settings: Settings, chains: Mapping[Role, Sequence[ModelEntry]], *, box: Choice, console: Console) -> None:
+    """Say once where commands run, which models answer, and when spines are rebased (M53)."""
+    console.say(box.told)
     for role, (entry, *others) in chains.items():
         room = Room(window_tokens=entry.window_tokens, max_output_tokens=entry.max_output_tokens, head_tokens=0)
         share, usable = settings.spine.soft_share, room.usable_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -15,6 +15,7 @@ from xnagent.config import Settings, StoreSettings
 from xnagent.config.keys import KeyPath, dotted
 from xnagent.config.places import PROJECT_FILE, shipped, user_file
 from xnagent.config.sources import Setting, from_environment, from_file
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
 Merged: TypeAlias = dict[KeyPath, Setting]
@@ -31,7 +32,6 @@ NARROWING_KEYS: Final = frozenset(
         ("permissions", "narrow"),
         ("prefix",),
         ("project", "instructions"),
-        ("worker", "context", "strategy"),
     }
 )
 DENY: Final = ("permissions", "deny")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from xnagent.config.keys import KeyPath, check_known, dotted, is_table, nearest, parse_key, value_of
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
 PREFIX: Final = "XNAGENT_"

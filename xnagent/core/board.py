@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from xnagent.core.forecast import Forecast
 from xnagent.core.ids import FactId, RunId, TaskId, Ticket
+from xnagent.core.values import dataclass
 
 TaskStatus = Literal["pending", "active", "completed", "failed", "dropped"]
 RunStatus = Literal["queued", "working", "submitted", "completed", "failed", "cancelled", "interrupted"]

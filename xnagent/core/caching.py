@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from xnagent.core.values import dataclass
 
 RenderOrder = Literal["tools-system", "system-tools"]
 """What stands first in what the model reads: a change of the second leaves the first cached."""

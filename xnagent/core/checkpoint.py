@@ -46,6 +46,9 @@ from them, and the stored record of the run, which no model wrote: where the two
 neither of them says is not known here: look it up, do not fill it in. The files in the workspace are as you left them.
 Your task above still stands."""
 
+EARLIER: Final = "Summaries of earlier rounds, as they were written; `read` one if this one leaves out what you need"
+KEPT_NOTES: Final = 8
+"""So many of them are shown."""
 VALUES: Final = "Exact values, kept apart from the summary (look here first, and never write one from memory)"
 
 WORKER_LOOKUP: Final = """\
@@ -82,6 +85,7 @@ def _worker_checkpoint(state: SessionState, agent: AgentId) -> str:
     parts = [
         _opening(spine, SUMMARY_OPENING if summary.text else WORKER_OPENING),
         shown_summary(summary),
+        _bullets(EARLIER, (f"round {number}: {ticket}" for number, ticket in summary.notes[:-1][-KEPT_NOTES:])),
         _bullets("What you did since then, newest last" if summary.text else "What you did, newest last", _calls(log)),
         _bullets("From the Planner, newest last", log.letters),
         _lines("Files read (step, SHA-256 of what you saw last): ", _read(log)),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.core.ids import TICKET, CallId, Ticket
 from xnagent.core.items import Item, ToolCall, ToolResult, calls_of
 from xnagent.core.tokens import estimate_item
+from xnagent.core.values import dataclass
 
 LOOKING_TOOLS: Final = frozenset({"read", "grep", "glob"})
 KEPT_RESULTS: Final = 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xnagent.core.board import Run
@@ -12,6 +11,7 @@ from xnagent.core.ids import PLANNER, RunId, agent_of
 from xnagent.core.limits import Limits
 from xnagent.core.reserving import shortage
 from xnagent.core.state import SessionState, active_runs, spine_of, waits_for, work_of
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core.caching import CacheRule
 from xnagent.core.spine_events import DriftCause
+from xnagent.core.values import dataclass
 
 LEAST_TOKENS: Final = 1_024
 """Less than this is no drift: blocks, estimates and rounding explain it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xnagent.core.rebase import RebaseCause, RebasePolicy, Room, frees_enough, scale_of, size_of, tail_budget
 from xnagent.core.rent import Costs, Rates, Rent, Sizes, costs, is_worth
 from xnagent.core.spine import Spine
+from xnagent.core.values import dataclass
 
 LEAST_CHECKPOINT_TOKENS: Final = 400
 """No checkpoint is smaller."""
@@ -96,7 +97,7 @@ def sizes_of(spine: Spine, room: Room, *, policy: RebasePolicy, has_expired: boo
     told = max(spine.first_tokens, spine.told_tokens)
     unread = spine.tokens - spine.sent_tokens
     tail = min(max(0, spine.tokens - told), max(unread, tail_budget(room, policy)))
-    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail + spine.returned_tokens
+    after = fixed + max(LEAST_CHECKPOINT_TOKENS, spine.view_tokens) + tail + spine.wanted_tokens
     held = 0 if has_expired or not spine.requests else spine.held_tokens or spine.sent_estimate
     whole = size_of(spine, room)
     return Sizes(
@@ -130,6 +131,8 @@ def verdict(spine: Spine, room: Room, *, policy: RebasePolicy, conditions: Condi
         return _no("calls wait for their results")
     if spine.pending_request is not None:
         return _no(f"request {spine.pending_request} is under way and is sent again as it is")
+    if spine.is_rebase_asked:
+        return Verdict(cause="asked", why="you asked for it")
     standing = standing_of(spine, room, policy=policy, conditions=known)
     return due_by_size(standing, room, policy=policy, conditions=known)
 

@@ -6,7 +6,6 @@ and `at` from the envelope.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.board import Evidence, SubmitStatus
@@ -36,6 +35,7 @@ from xnagent.core.spine_events import (
 )
 from xnagent.core.summary_events import SummaryEvent
 from xnagent.core.tree_events import Snapshot, TreeEvent
+from xnagent.core.values import dataclass
 
 Outcome = Literal[
     "completed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypedDict
 
 from xnagent.core.ids import AgentId, role_of
@@ -11,6 +11,7 @@ from xnagent.core.pricing import Price, write_usd
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ModelReplaced, RequestFailed
 from xnagent.core.state import SessionState, spine_of
+from xnagent.core.values import dataclass
 from xnagent.errors import RETRYABLE
 
 FALLS_BACK: Final = RETRYABLE | {"authentication", "quota", "not_found", "content_refused", "protocol"}

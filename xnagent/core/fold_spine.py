@@ -120,6 +120,7 @@ def _rebase_refused(state: SessionState, event: ev.RebaseRefused) -> SessionStat
         spine,
         refused_at=event.tokens_before,
         refusals=spine.refusals + 1,
+        is_rebase_asked=False,
         view_tokens=event.checkpoint_tokens or spine.view_tokens,
     )
     return evolve(_with_spine(state, spine), refused_rebases=(*state.refused_rebases, event))
@@ -244,9 +245,8 @@ def _tool_finished(state: SessionState, event: ev.ToolFinished) -> SessionState:
     arguments = next((call.arguments for call in spine.open_calls if call.call_id == event.call_id), "")
     started = {key: value for key, value in state.started_tools.items() if key != (event.agent, event.call_id)}
     log = _logged(work_of(state, event.agent), event, arguments=arguments)
-    if _has_returned(log, event, generation=spine.generation):
-        spine = evolve(spine, returned_tokens=spine.returned_tokens + estimate_item(result))
-    log = _shown(log, event, generation=spine.generation)
+    log, wanted = _shown(log, event, tokens=estimate_item(result), generation=spine.generation)
+    spine = evolve(spine, wanted_tokens=spine.wanted_tokens + wanted) if wanted else spine
     spine = with_whole(add_result(spine, result), event.call_id, whole=whole_of(event))
     return evolve(
         state,
@@ -273,20 +273,29 @@ def _logged(log: WorkLog, event: ev.ToolFinished, *, arguments: str) -> WorkLog:
     )
 
 
-def _shown(log: WorkLog, event: ev.ToolFinished, *, generation: int) -> WorkLog:
+def _shown(log: WorkLog, event: ev.ToolFinished, *, tokens: int, generation: int) -> tuple[WorkLog, int]:
+    """What pages the result shows or only refers to; the tokens of those of which it is new that they are wanted."""
     if not event.pages:
-        return log
-    pages = {
-        name: PageShown(call_id=event.call_id, step=log.steps, generation=generation, sha256=sha)
-        for name, sha in event.pages
-    }
-    return evolve(log, pages={**log.pages, **pages})
-
-
-def _has_returned(log: WorkLog, event: ev.ToolFinished, *, generation: int) -> bool:
-    """Whether the result shows a page again, as it was, that the spine showed before a rebase."""
-    known = ((log.pages.get(name), sha) for name, sha in event.pages)
-    return any(page is not None and page.generation < generation and page.sha256 == sha for page, sha in known)
+        return log, 0
+    pages, wanted = dict(log.pages), 0
+    for name, sha in event.pages:
+        known = log.pages.get(name)
+        if not sha and known is not None and known.generation == generation:
+            pages[name] = evolve(known, is_wanted=True, referred_at=log.steps)
+            wanted += 0 if known.is_wanted else known.tokens
+            continue
+        is_back = known is not None and known.generation < generation and known.sha256 == sha
+        wanted += tokens if is_back else 0
+        is_wanted = is_back or (known is not None and known.generation == generation and known.is_wanted)
+        pages[name] = PageShown(
+            call_id=event.call_id,
+            step=log.steps,
+            generation=generation,
+            sha256=sha,
+            tokens=tokens,
+            is_wanted=is_wanted,
+        )
+    return evolve(log, pages=pages), wanted
 
 
 def _stamped(known: Mapping[str, int], paths: tuple[str, ...], *, step: int) -> Mapping[str, int]:

@@ -14,7 +14,7 @@ from xnagent.core.ids import AgentId, summarizer_of
 from xnagent.core.spine import Spine, extend
 from xnagent.core.state import SessionState, spine_of, work_of
 from xnagent.core.summary import SummaryLog
-from xnagent.core.summary_events import SummaryFailed, SummaryMade, SummaryStarted
+from xnagent.core.summary_events import RebaseAsked, SummaryFailed, SummaryMade, SummaryStarted
 
 
 def _summary_started(state: SessionState, event: SummaryStarted) -> SessionState:
@@ -37,6 +37,7 @@ def _summary_made(state: SessionState, event: SummaryMade) -> SessionState:
         call_count=log.call_count,
         cause="" if log.summary.attempt is None else log.summary.attempt.cause,
         has_been_blank=log.summary.has_been_blank,
+        notes=log.summary.notes if event.notes is None else (*log.summary.notes, (event.round, event.notes)),
     )
     return _with_summary(without_summarizer(state, event.agent), event.agent, summary=summary)
 
@@ -49,7 +50,14 @@ def _summary_failed(state: SessionState, event: SummaryFailed) -> SessionState:
     state = _with_summary(state, event.agent, summary=summary)
     if event.agent not in state.spines or event.fault == "interrupted":
         return state
-    spine = evolve(state.spines[event.agent], refused_at=event.tokens)
+    spine = evolve(state.spines[event.agent], refused_at=event.tokens, is_rebase_asked=False)
+    return evolve(state, spines={**state.spines, event.agent: spine})
+
+
+def _rebase_asked(state: SessionState, event: RebaseAsked) -> SessionState:
+    if event.agent not in state.spines:
+        return state
+    spine = evolve(state.spines[event.agent], is_rebase_asked=True)
     return evolve(state, spines={**state.spines, event.agent: spine})
 
 
@@ -73,5 +81,6 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     SummaryStarted: _summary_started,
     SummaryMade: _summary_made,
     SummaryFailed: _summary_failed,
+    RebaseAsked: _rebase_asked,
 }
 """By event type."""

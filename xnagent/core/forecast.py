@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
 from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, cost_usd, short_write_usd
 from xnagent.core.tokens import Usage
+from xnagent.core.values import dataclass
 
 LOW: Final = 0.1
 LIKELY: Final = 0.5
 HIGH: Final = 0.9
 ENOUGH_SAMPLES: Final = 5
 """With fewer, the assumptions are counted as three more."""
+LEAST_FREED: Final = 0.5
+"""Of the room, so much has to be filled again before the next summary is asked for."""
 HIGH_MISSES: Final = 0.2
 """At the high end so many more requests than likely find nothing in the cache."""
 
@@ -172,6 +175,8 @@ class Terms:
     max_output_tokens: int
     max_steps: int | None = None
     """Nobody takes more."""
+    summary_tokens: int | None = None
+    """Output of the request for a summary that goes before each rebase; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,10 +248,15 @@ def _whole(number: float, end: str) -> int:
 def _played(outset: Outset, course: _Course, *, terms: Terms) -> Amount:
     amount, held, hit_share = Amount(), course.warm_tokens, 1.0
     size = min(outset.prefix_tokens, terms.room_tokens)
+    grown, spacing = size, LEAST_FREED * terms.room_tokens
     for _ in range(course.steps):
         cached = math.floor(min(size, predicted_tokens(terms.cache, held) or 0) * hit_share)
         amount = add_amounts(amount, _request(size, cached, output=course.output_tokens, price=terms.price))
         held, hit_share = size, 1.0 - course.missed_share
+        grown += course.growth_tokens
+        if terms.summary_tokens is not None and size + course.growth_tokens > terms.room_tokens and grown > spacing:
+            amount = add_amounts(amount, _request(size, size, output=terms.summary_tokens, price=terms.price))
+            grown = 0
         size = min(size + course.growth_tokens, terms.room_tokens)
     return amount
 

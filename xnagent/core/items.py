@@ -7,11 +7,12 @@ one reply. Groups are closed: a spine that ends with a group that makes no calls
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Literal, TypeAlias
 
 from xnagent.core.ids import CallId
+from xnagent.core.values import dataclass
 
 Origin = Literal["user", "task", "state", "harness", "project"]
 """Who speaks in a user message: the person, the Planner's brief, the state, xnagent itself, or files of the project."""

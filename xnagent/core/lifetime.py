@@ -8,11 +8,11 @@ all: only its end holds everything, and only the end of the request before is fo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from xnagent.core.caching import CacheRule
 from xnagent.core.pricing import Price, price_for, short_write_usd
+from xnagent.core.values import dataclass
 
 Lifetime = Literal["auto", "5m", "1h"]
 """What the user asks for; `auto` decides for each request."""

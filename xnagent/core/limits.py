@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from xnagent.core.events import LimitReached
 from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, ceiling_usd
 from xnagent.core.spine import Spine
 from xnagent.core.state import SessionState, steps_of
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

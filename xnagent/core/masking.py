@@ -14,8 +14,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import AnyStr, Final
+
+from xnagent.core.values import dataclass
 
 PLACEHOLDER: Final = re.compile(r"\[secret:[^\]]*\]")
 MIN_CHARACTERS: Final = 8

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
 
 from xnagent.core import path_rules
 from xnagent.core.shell_words import DYNAMIC, read_script
+from xnagent.core.values import dataclass
 from xnagent.core.wrappers import Part, Reading, base_name, read_command
 
 Kind = Literal["command", "path", "name"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
 
 from xnagent.core.caching import RenderOrder
 from xnagent.core.ids import PLANNER, AgentId
 from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.values import dataclass
 
 BYTES_PER_TOKEN: Final = 4
 FIRST_MESSAGE: Final = 1

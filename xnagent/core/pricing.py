@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core.tokens import Usage
+from xnagent.core.values import dataclass
 
 PER_MILLION: Final = 1_000_000
 SATURDAY: Final = 5

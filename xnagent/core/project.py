@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from xnagent.core.items import UserText
 from xnagent.core.project_events import InstructionFile, Skill
 from xnagent.core.text import canonical, one_line
+from xnagent.core.values import dataclass
 
 SKILL_TOOL: Final = "skill"
 SHOWN_DIGITS: Final = 12

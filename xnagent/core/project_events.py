@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.ids import AgentId, Ticket
+from xnagent.core.values import dataclass
 
 SkillOrigin = Literal["project", "user"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from xnagent.core.clearing import Ticketed, with_tickets
@@ -13,8 +13,9 @@ from xnagent.core.project import SKILL_TOOL
 from xnagent.core.spine import Spine, estimate
 from xnagent.core.text import canonical, clip
 from xnagent.core.tokens import estimate_items
+from xnagent.core.values import dataclass
 
-RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow"]
+RebaseCause = Literal["soft", "hard", "economic", "expired", "overflow", "asked"]
 """`expired`: the cache no longer holds the spine, so that it costs no more to write a smaller one."""
 
 MARGIN_TOKENS: Final = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.core.due import Conditions
@@ -16,6 +16,7 @@ from xnagent.core.rent import Costs, Rates, Sizes, costs
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import DroppedPart, SpineRebased
 from xnagent.core.tokens import estimate_item
+from xnagent.core.values import dataclass
 
 EDITION: Final = 2
 NAMED_TICKETS: Final = 40

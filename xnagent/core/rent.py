@@ -10,11 +10,12 @@ written again then, so writing less costs nothing more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
 from xnagent.core.pricing import PER_MILLION, Price, long_write_usd, price_for, short_write_usd
+from xnagent.core.values import dataclass
 
 RECALL_SHARE: Final = 0.5
 """An assumption, and a cautious one: what was dropped is not only paid again but asked for again, with calls."""

@@ -8,13 +8,13 @@ That keeps sessions from beginning more than they can pay for; it is no cap. The
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xnagent.core.board import Run
 from xnagent.core.forecast import AgentUse, Forecast
 from xnagent.core.ids import PLANNER, agent_of
 from xnagent.core.limits import Limits, spent_tokens, spent_usd
 from xnagent.core.state import SessionState, spine_of
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError
 
 MAX_DOUBLINGS: Final = 30

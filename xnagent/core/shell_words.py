@@ -6,8 +6,10 @@ The reader is exact where it answers and says so where it cannot: whatever it do
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 DYNAMIC: Final = "\ufffc"
 """Stands in a word for what is only known when the command runs."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 NAME_CHARACTERS: Final = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xnagent.core.board import Board
 from xnagent.core.evolve import evolve
@@ -18,6 +18,7 @@ from xnagent.core.lifetime import Wait, with_wait
 from xnagent.core.rent import Costs, Rent, paid
 from xnagent.core.spine_events import RequestStarted
 from xnagent.core.tokens import MOST_SHARE, Usage, estimate_items, is_plausible
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +104,16 @@ class Spine:
     """What the results of open calls are a part of, where they are one."""
     rent: Rent = field(default_factory=Rent)
     """What the droppable part has cost in re-reads since the last rebase."""
-    returned_tokens: int = 0
-    """What a rebase had dropped and was read again since the newest one, unchanged: it would come back once more."""
+    wanted_tokens: int = 0
+    """Of pages that were asked for again since the newest rebase: they would come back after the next one."""
     refused_at: int | None = None
     """Size at which a rebase was last refused."""
     refusals: int = 0
     """In a row."""
     is_suspended: bool = False
     """So many that rebases are tried no more, until something is different."""
+    is_rebase_asked: bool = False
+    """The user wants a rebase before the next request, whatever the policy says."""
     warned_share: float = 0.0
     """The highest level of the window that was told since the last rebase."""
     unanswered_rebases: int = 0
@@ -289,10 +292,11 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
         long_items=min(spine.long_items, spine.head),
         requests=0,
         rent=Rent(),
-        returned_tokens=0,
+        wanted_tokens=0,
         refused_at=None,
         refusals=0,
         is_suspended=False,
+        is_rebase_asked=False,
         warned_share=0.0,
         unanswered_rebases=spine.unanswered_rebases + 1,
     )
@@ -301,7 +305,7 @@ def replace_items(spine: Spine, items: Sequence[Item], *, board: Board | None, c
 def hand_over(spine: Spine) -> Spine:
     """The same items for another model (I5): a new lineage, of which nothing was sent and nothing counted yet.
 
-    What was paid, and what a rebase would have cost, was in another model's prices.
+    What was paid, and what a rebase would have cost, was in another model's prices; how full it is, in its window.
     """
     return evolve(
         spine,
@@ -320,6 +324,7 @@ def hand_over(spine: Spine) -> Spine:
         refusals=0,
         is_suspended=False,
         unanswered_rebases=0,
+        warned_share=0.0,
     )
 
 

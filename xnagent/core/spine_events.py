@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -10,6 +9,7 @@ from xnagent.core.clearing import Ticketed
 from xnagent.core.ids import AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem
 from xnagent.core.tokens import Usage, estimate_head
+from xnagent.core.values import dataclass
 
 EffectClass = Literal["pure", "checkable", "keyed", "opaque"]
 DriftCause = Literal["lifetime", "below_minimum", "prefix_broken", "process_changed", "model_changed", "unknown"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Literal
 
 from xnagent.core.board import ACTIVE_RUN, Board, Cause, Evidence, Run
@@ -33,6 +33,7 @@ from xnagent.core.spine_events import (
 from xnagent.core.summary import SummaryLog
 from xnagent.core.tokens import Calibration, Usage
 from xnagent.core.trees import Merge, TreeLog
+from xnagent.core.values import dataclass
 
 SUMMARY_ROLE: Final = "summary"
 PlannerMode = Literal["ready", "waiting", "unfinished", "nudged"]
@@ -49,6 +50,12 @@ class PageShown:
     """Of the spine: a rebase after it may have dropped the page."""
     sha256: str
     """Of what it shows."""
+    tokens: int = 0
+    """Of the result that shows it."""
+    is_wanted: bool = False
+    """It was asked for again, so that a rebase would not be rid of it for long."""
+    referred_at: int | None = None
+    """The step at which it was last only referred to: asked for again in the next one, it is shown whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from typing import Final
 
+from xnagent.core.ids import Ticket
 from xnagent.core.items import AssistantText, Item, ToolCall, ToolResult, UserText
 from xnagent.core.pricing import PER_MILLION, Price
 from xnagent.core.rent import Costs, Rent
 from xnagent.core.summary_events import SummaryStarted
 from xnagent.core.text import one_line
+from xnagent.core.values import dataclass
 
 SECTIONS: Final = (
     "Goal",
@@ -65,6 +67,8 @@ class SummaryLog:
     """A model said nothing where it could have called tools: from then on it is asked without them."""
     attempt: SummaryStarted | None = None
     """One that began and has no end yet."""
+    notes: tuple[tuple[int, Ticket], ...] = ()
+    """Rounds and where the text of each can be read, the newest last."""
 
     @property
     def is_given_up(self) -> bool:

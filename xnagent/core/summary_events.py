@@ -7,11 +7,11 @@ stands right before the SpineRebased that shows it, in one append.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from xnagent.core.ids import AgentId
+from xnagent.core.ids import AgentId, Ticket
 from xnagent.core.items import Item
+from xnagent.core.values import dataclass
 
 SummaryForm = Literal["aligned", "cropped"]
 """`aligned`: the live request with the instruction behind it, read from the cache; `cropped`: a request of its own."""
@@ -67,6 +67,8 @@ class SummaryMade:
     duration_seconds: float = 0.0
     cost_usd: float | None = None
     """Of its requests; None: no price is known."""
+    notes: Ticket | None = None
+    """The text once more, to be read back when a later round has taken its place; None: an older xnagent kept none."""
     type: Literal["summary_made"] = "summary_made"
 
 
@@ -87,4 +89,14 @@ class SummaryFailed:
     type: Literal["summary_failed"] = "summary_failed"
 
 
-SummaryEvent: TypeAlias = SummaryStarted | SummaryMade | SummaryFailed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebaseAsked:
+    """The user wants an agent's history to be shortened before its next request, however long it is (M70)."""
+
+    agent: AgentId
+    letter: str = ""
+    """The letter that said so."""
+    type: Literal["rebase_asked"] = "rebase_asked"
+
+
+SummaryEvent: TypeAlias = SummaryStarted | SummaryMade | SummaryFailed | RebaseAsked

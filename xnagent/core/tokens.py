@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import Final, assert_never
 
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
+from xnagent.core.values import dataclass
 
 PER_MESSAGE: Final = 8
 PER_CALL: Final = 12
@@ -67,10 +68,15 @@ def _plus(left: int | None, right: int | None) -> int | None:
 
 def estimate_text(text: str) -> int:
     """0.6 tokens for each character from U+2E80 on, 0.3 for each other one."""
+    return round(estimate_part(text))
+
+
+def estimate_part(text: str) -> float:
+    """The same, not rounded: what a text adds to the estimate of the one that it is a part of."""
     if text.isascii():
-        return round(len(text) * PER_CHARACTER)
+        return len(text) * PER_CHARACTER
     cjk = sum(1 for _ in _CJK.finditer(text))
-    return round(cjk * PER_CJK_CHARACTER + (len(text) - cjk) * PER_CHARACTER)
+    return cjk * PER_CJK_CHARACTER + (len(text) - cjk) * PER_CHARACTER
 
 
 def estimate_item(item: Item) -> int:

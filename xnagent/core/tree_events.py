@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from xnagent.core.ids import RunId, Ticket
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xnagent.core.ids import RunId, TaskId, Ticket
 from xnagent.core.tree_events import RunTreeRestored
+from xnagent.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

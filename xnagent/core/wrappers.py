@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.core.shell_words import DYNAMIC, Redirect, Script, Simple, Word, read_script
+from xnagent.core.values import dataclass
 
 MAX_DEPTH: Final = 4
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash"})

@@ -45,6 +45,8 @@ class _Ours:
     rates: Rates
     state_at: int = 0
     """Tokens before the newest state message."""
+    sent_at: int = 0
+    """The same of the newest one that a request has held: what is behind it is nothing that a rebase could drop yet."""
     state_tokens: int = 0
     """Of the newest whole view: the baseline, or the checkpoint."""
     rent: Rent = field(default_factory=Rent)
@@ -57,8 +59,8 @@ class _Ours:
     """Since the last rebase; None: there was none."""
     refused_at: int | None = None
     refusals: int = 0
-    returned_tokens: int = 0
-    """Of files that a rebase had dropped and that were read again since the newest one."""
+    wanted: dict[int, int] = field(default_factory=dict)
+    """Tokens of what was asked for again since the newest rebase, whether the spine still showed it or not."""
     shown: set[int] = field(default_factory=set)
     """What the spine shows of files."""
     dropped: set[int] = field(default_factory=set)
@@ -71,8 +73,9 @@ class _Ours:
             if is_reading(result) and result.digest in self.shown:
                 tokens -= result.tokens - REFERENCE_TOKENS
                 repeated -= result.tokens
+                self.wanted[result.digest] = result.tokens
             elif is_reading(result) and result.digest in self.dropped:
-                self.returned_tokens += result.tokens
+                self.wanted[result.digest] = result.tokens
             self.shown.add(result.digest)
         return tokens, max(0, repeated)
 
@@ -96,7 +99,7 @@ class _Ours:
     def send(self, request: Request) -> None:
         """A request goes out: what it re-reads is rent."""
         self.rent = paid(self.rent, costs(self._sizes(whole=request.total), self.rates))
-        self.held_tokens, self.has_expired = request.total, False
+        self.held_tokens, self.has_expired, self.sent_at = request.total, False, self.state_at
         self.requests = None if self.requests is None else self.requests + 1
 
     def _wait(self, at: float | None) -> None:
@@ -127,7 +130,7 @@ class _Ours:
     def _sizes(self, *, whole: int) -> Sizes:
         fixed = self.history.work.fixed
         view = max(LEAST_CHECKPOINT_TOKENS, self.state_tokens)
-        after = fixed + view + whole - max(fixed, self.state_at) + self.returned_tokens
+        after = fixed + view + whole - max(fixed, self.sent_at) + sum(self.wanted.values())
         return Sizes(
             whole_tokens=whole,
             after_tokens=min(whole, after),
@@ -153,7 +156,7 @@ class _Ours:
         history.replace(after)
         self.dropped |= self.shown
         self.shown = {result.digest for result in turn.step.results}
-        self.state_at, self.state_tokens, self.rent = fixed, turn.snapshot, Rent()
+        self.state_at, self.sent_at, self.state_tokens, self.rent = fixed, fixed, turn.snapshot, Rent()
         self.held_tokens, self.requests, self.refused_at, self.refusals = fixed, 0, None, 0
-        self.returned_tokens = 0
+        self.wanted = {}
         return True

@@ -9,6 +9,7 @@ from typing import Final
 from xnagent.lab.caches import Provider
 from xnagent.lab.report import RECORDED, Curve, Loss, Replayed, Report, curve, losses
 from xnagent.lab.strategies import OURS
+from xnagent.lab.table import COLUMNS, cells, dollars, percent
 from xnagent.lab.tally import Tally
 
 STYLE: Final = """
@@ -34,20 +35,6 @@ th{background:var(--band)}td:first-child,th:first-child,.text{text-align:left}
 @media (max-width:560px){.bar{grid-template:"name value" "bar bar"/1fr max-content}main{padding:10px}
 .curve text{font-size:34px}}
 """
-COLUMNS: Final = (
-    "strategy",
-    "steps",
-    "extra calls",
-    "rebases",
-    "input",
-    "cached",
-    "written",
-    "output",
-    "cost",
-    "of uncached",
-    "reuse",
-    "to floor",
-)
 COLOURS: Final = 9
 WIDTH: Final = 1000
 HEIGHT: Final = 300
@@ -95,7 +82,7 @@ def _provider(report: Report, provider: Provider) -> str:
     head = _cells(COLUMNS, tag="th")
     return (
         f"<section><h2>{escape(title)}</h2><figure>{_money_bars(shown, floor)}"
-        f"<figcaption>Money; the least that the work can cost is {_usd(floor)} (the line in each bar)."
+        f"<figcaption>Money; the least that the work can cost is {dollars(floor)} (the line in each bar)."
         f'</figcaption></figure><figure>{_token_bars(shown)}<ul class="key">{_TOKEN_KEY}</ul></figure>'
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>'
     )
@@ -104,7 +91,7 @@ def _provider(report: Report, provider: Provider) -> str:
 def _money_bars(shown: Sequence[tuple[str, Tally]], floor: float) -> str:
     most = max((tally.usd for _name, tally in shown), default=0.0) or 1.0
     mark = f'<rect x="{100 * floor / most:.2f}" y="0" width=".4" height="10" fill="var(--ink)"/>'
-    return _bars((name, _rect(0, 100 * tally.usd / most, colour=0) + mark, _usd(tally.usd)) for name, tally in shown)
+    return _bars((name, _rect(0, 100 * tally.usd / most, colour=0) + mark, dollars(tally.usd)) for name, tally in shown)
 
 
 def _token_bars(shown: Sequence[tuple[str, Tally]]) -> str:
@@ -136,34 +123,12 @@ def _rect(x: float, width: float, *, colour: int) -> str:
 
 
 def _row(name: str, tally: Tally, *, floor: float) -> str:
-    is_whole = not tally.unfinished
-    cells = (
-        name,
-        f"{tally.steps:,}" if is_whole else f"{tally.steps:,} of {tally.steps + tally.unfinished:,}",
-        f"{tally.extra_calls:,}",
-        f"{tally.lineages:,}",
-        f"{tally.input:,}",
-        f"{tally.cached:,}",
-        f"{tally.written:,}",
-        f"{tally.output:,}",
-        _usd(tally.usd),
-        _percent(tally.share),
-        _percent(tally.reuse),
-        f"{tally.usd / floor:.2f}" if floor and is_whole and name != RECORDED else "–",
-    )
-    return f"<tr{_own(name)}>{_cells(cells)}</tr>"
+    shown = cells(name, tally, floor=0.0 if name == RECORDED else floor)
+    return f"<tr{_own(name)}>{_cells(shown)}</tr>"
 
 
 def _cells(texts: Iterable[str], *, tag: str = "td") -> str:
     return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)
-
-
-def _usd(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def _curve(drawn: Curve) -> str:
@@ -229,7 +194,7 @@ def _losses(found: Sequence[Loss]) -> str:
 
 
 def _loss(loss: Loss) -> Sequence[str]:
-    return loss.run, loss.provider, f"{loss.steps:,}", loss.strategy, _usd(loss.usd), _percent(loss.share)
+    return loss.run, loss.provider, f"{loss.steps:,}", loss.strategy, dollars(loss.usd), percent(loss.share)
 
 
 def _runs(report: Report, provider: Provider) -> str:
@@ -246,5 +211,5 @@ def _runs(report: Report, provider: Provider) -> str:
 
 def _run(run: Replayed, provider: str, *, names: Sequence[str]) -> list[str]:
     tallies = [run.tallies.get((provider, name)) for name in names]
-    costs = ("–" if tally is None else f"{_usd(tally.usd)} ({_percent(tally.share)})" for tally in tallies)
+    costs = ("–" if tally is None else f"{dollars(tally.usd)} ({percent(tally.share)})" for tally in tallies)
     return [run.name, f"{run.steps:,}", *costs]

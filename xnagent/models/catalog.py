@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xnagent.core.caching import CacheRule
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.pricing import Price
 from xnagent.core.text import Json
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.models.gate import Gates
 from xnagent.models.transport import HttpTransport, Timeouts

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from xnagent.core.ids import CallId
 from xnagent.core.items import ToolCall
 from xnagent.core.text import Json, clean
+from xnagent.core.values import dataclass
 from xnagent.models.chat import EXTRA
 from xnagent.models.raw_json import dump
 

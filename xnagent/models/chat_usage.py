@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from xnagent.core.tokens import Usage
+from xnagent.core.values import dataclass
 
 MOST_TOKENS: Final = 1 << 40
 """A larger count is no count."""

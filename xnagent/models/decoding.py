@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError
 from xnagent.models.faults import short
 from xnagent.ports import Reply

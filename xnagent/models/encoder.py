@@ -10,7 +10,7 @@ import hashlib
 import operator
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from xnagent.core.ids import AgentId
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.values import dataclass
 from xnagent.models.placement import Block, Markers, place, with_marks
 from xnagent.models.slots import pinned
 from xnagent.ports import Body

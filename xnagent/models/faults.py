@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from xnagent.core.text import clean, first_line
+from xnagent.core.values import dataclass
 from xnagent.errors import FaultKind, ModelError
 from xnagent.models.waits import wished_seconds
 
@@ -146,6 +147,8 @@ _QUOTA: Final = re.compile(
     r"|requires more credits|余额不足",
     re.IGNORECASE,
 )
+_ABOVE_TIER: Final = re.compile(r"request too large\b[^.]{0,200}(?:tokens per min|\bTPM\b)", re.IGNORECASE)
+"""One request is more than a whole minute's allowance: no pause makes it smaller, whatever its code says."""
 _RATE: Final = re.compile(r"rate[ _-]?limit|throttl|too many requests|concurrency limit", re.IGNORECASE)
 _OVERLOAD: Final = re.compile(r"overloaded|at capacity|server is busy|system resource", re.IGNORECASE)
 _KEY: Final = re.compile(
@@ -168,6 +171,10 @@ _HINTS: Final[Mapping[FaultKind, str]] = {
     "output_budget": "lower max_output_tokens of the model",
     "content_refused": "the provider refused the content",
 }
+_TIER_HINT: Final = (
+    "one request is more than this account may send in a minute, so waiting does not help: set a smaller window "
+    "(planner.model.window, worker.model.window), raise the account's limit, or choose another model"
+)
 _TEXTS: Final[tuple[tuple[FaultKind, re.Pattern[str], frozenset[int | None]], ...]] = (
     ("quota", _QUOTA, frozenset({None, 400, 402, 403, 422, 429})),
     ("rate_limited", _RATE, frozenset({None})),
@@ -228,6 +235,8 @@ def classify_event(event: object, *, secrets: Iterable[str] = ()) -> ModelError:
 
 
 def _fault(status: int | None, complaint: _Complaint) -> FaultKind:
+    if _ABOVE_TIER.search(complaint.message):
+        return "quota"
     for kind, codes in _SPECIFIC_CODES.items():
         if codes & complaint.codes:
             return kind
@@ -340,7 +349,8 @@ def _describe(status: int | None, complaint: _Complaint, *, fault: FaultKind) ->
     if _HTML.match(complaint.message):
         what, hint = "it is HTML, not JSON", "check --base-url"
     else:
-        what, hint = short(complaint.message) or "no text", _HINTS.get(fault, "")
+        hint = _TIER_HINT if _ABOVE_TIER.search(complaint.message) else _HINTS.get(fault, "")
+        what = short(complaint.message) or "no text"
     return f"{fault}: {where}: {what}" + (f"; {hint}" if hint else "")
 
 

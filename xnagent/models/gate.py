@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 import anyio
 
 from xnagent.core.lifetime import PATIENCE_SECONDS
 from xnagent.core.tokens import Usage
+from xnagent.core.values import dataclass
 from xnagent.models.places import Places
 from xnagent.models.quota import Need, Quota, learned, refilled, taken, wait_seconds
 from xnagent.models.quota_headers import read_quota

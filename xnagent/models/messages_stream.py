@@ -6,12 +6,13 @@ A whole JSON message is one such string too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from xnagent.core.ids import CallId
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem, ToolCall
 from xnagent.core.text import Json, clean
+from xnagent.core.values import dataclass
 from xnagent.models.decoding import DONE, Frame, fold, frames, incomplete, is_error
 from xnagent.models.encoder import with_what_follows
 from xnagent.models.faults import classify_event, short

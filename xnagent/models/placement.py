@@ -9,8 +9,9 @@ blocks came since: one step with 25 parallel calls adds 50.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from xnagent.core.values import dataclass
 
 MOST_BREAKPOINTS: Final = 4
 """In a whole request: one at the end of system and tools, the others in the history."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 import anyio.lowlevel
+
+from xnagent.core.values import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,8 +6,10 @@ Times are seconds on one monotonic clock. What is not known never makes anybody 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 LONGEST_WAIT_SECONDS: Final = 60.0
 """A provider that tells of a later reset refills all the time; after that the call is tried."""

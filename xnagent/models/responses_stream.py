@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from xnagent.core.ids import CallId
 from xnagent.core.items import AssistantText, Reasoning, ReplyItem, ToolCall
 from xnagent.core.text import clean
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError
 from xnagent.models.chat_usage import read_usage
 from xnagent.models.decoding import DONE, Frame, fold, frames, incomplete, is_error

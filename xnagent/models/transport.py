@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
@@ -21,6 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import anyio
 import httpx
 
+from xnagent.core.values import dataclass
 from xnagent.errors import ModelError, UsageError
 from xnagent.models.connections import Connections
 from xnagent.models.decoding import Decoder, is_whole

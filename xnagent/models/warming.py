@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final, Protocol
 
 import anyio
+
+from xnagent.core.values import dataclass
 
 BYTES_PER_TOKEN: Final = 4
 WARMING_SECONDS: Final = 20.0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core.ids import AgentId
 from xnagent.core.items import Item
 from xnagent.core.spine_events import ManifestRecorded
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 from xnagent.models import chat, messages, responses
 from xnagent.models.chat_stream import ChatDecoder

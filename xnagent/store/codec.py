@@ -57,6 +57,11 @@ def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Annotated[Event, Field(discriminator="type")], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
+def prepare() -> None:
+    """Make what reads and writes events, which takes a moment, before anybody waits for it."""
+    _adapter()
+
+
 def encode(event: Event) -> tuple[Event, bytes]:
     """The event as compact JSON, and the event as it will be read back.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
+from xnagent.core.values import dataclass
 from xnagent.store.lock import acquire, holder_of, is_held
 from xnagent.store.marks import file_mark
 from xnagent.store.opening import create_file, open_for_writing

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from xnagent.core.forecast import AgentUse
 from xnagent.core.ids import AgentId, owner_of
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.reading import reading
 

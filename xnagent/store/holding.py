@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from xnagent.core.events import Stored
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreError, StoreFencedError
 from xnagent.store.artifacts import insert_artifact
 from xnagent.store.codec import pack

@@ -8,10 +8,10 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreBusyError
 
 ATTEMPTS: Final = 6

@@ -12,13 +12,13 @@ import secrets
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
 
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreWriteError, UsageError
 
 POLL_SECONDS: Final = 0.25
@@ -35,9 +35,9 @@ class Letter:
 
     letter: str = ""
     """Its name, given by the mailbox: later letters have greater ones."""
-    kind: Literal["message", "cancel"]
+    kind: Literal["message", "cancel", "rebase"]
     text: str
-    """What the user says; the reason, for `cancel`."""
+    """What the user says; the reason, for `cancel`; the agent, for `rebase`: empty, all that go on."""
     epoch: int | None = None
     """For the process with this epoch alone: a later one must not take it. None: for whoever runs the session."""
 
@@ -188,7 +188,7 @@ def _content(place: Path) -> bytes:
 def _parse(name: str, content: bytes) -> Letter:
     fields = json.loads(content)
     kind, text, epoch = fields["kind"], fields["text"], fields["epoch"]
-    if kind not in {"message", "cancel"} or not isinstance(text, str) or not isinstance(epoch, int | None):
+    if kind not in {"message", "cancel", "rebase"} or not isinstance(text, str) or not isinstance(epoch, int | None):
         raise ValueError(name)
     return Letter(letter=name, kind=kind, text=text, epoch=epoch)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Protocol
@@ -13,6 +12,7 @@ from xnagent.core.events import SessionResumed, Stored
 from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import AgentId, SessionId, Ticket
 from xnagent.core.state import SessionState
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreError, UsageError
 from xnagent.store.folding import fold_stored
 from xnagent.store.sessions import SessionRow

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from xnagent.core.ids import SessionId
+from xnagent.core.values import dataclass
 from xnagent.errors import StoreError, UsageError
 from xnagent.ports import Clock
 from xnagent.store.lock import is_held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from xnagent.core.ids import CallId, Ticket
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import work_of
 from xnagent.core.text import clean, first_line
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Artifacts, Call, Command, Finished, Intent, Outcome, Shell, ToolSpec
 from xnagent.tools.known import FileView

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Final
 
 from xnagent.core.ids import CallId
 from xnagent.core.spine_events import ToolStarted
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.files import read_file, replace_file, sha256
 from xnagent.tools.known import FileView

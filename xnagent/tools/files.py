@@ -8,10 +8,10 @@ import hashlib
 import os
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.tools.outcome import RefusedError
 from xnagent.tools.paths import FILE_FLAGS, Place, folder_of, give_to_owner, kind_of, status_of
 

@@ -7,10 +7,10 @@ import itertools
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core.spine_events import ToolStarted
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.outcome import RefusedError, attempt, workspace_of
 from xnagent.tools.paths import Place, locate, not_found, status_of

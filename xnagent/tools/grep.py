@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from anyio.abc import Process
 from xnagent.core.ids import TICKET, Ticket
 from xnagent.core.permissions import Rules, hides
 from xnagent.core.spine_events import ToolStarted
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools import walk
 from xnagent.tools.outcome import RefusedError, attempt, failure, workspace_of

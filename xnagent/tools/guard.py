@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core import path_rules
 from xnagent.core.permissions import RULED, Allowed, Asked, Decision, Denied, Rule, Rules, decide
 from xnagent.core.spine_events import DENIED, ToolStarted
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, Tool, ToolSpec
 from xnagent.tools.outcome import RefusedError, attempt
 from xnagent.tools.paths import locate

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from xnagent.core.values import dataclass
 from xnagent.tools.files import read_file, sha256
 from xnagent.tools.outcome import RefusedError
 from xnagent.tools.paths import Place

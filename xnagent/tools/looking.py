@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from xnagent.core.board import ACTIVE_RUN, Run
@@ -13,6 +12,7 @@ from xnagent.core.items import AssistantText, ToolCall
 from xnagent.core.spine_events import ReplyReceived, ToolFinished, ToolStarted
 from xnagent.core.state import run_of, work_of
 from xnagent.core.text import Json, clip
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.state_tool import STRING, StateTool, answer, describe, object_schema, refuse
 

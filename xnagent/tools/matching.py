@@ -11,10 +11,11 @@ import bisect
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 MAX_PLACES: Final = 10_000
 """More are not looked for."""

@@ -8,9 +8,9 @@ import itertools
 import operator
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.tools.pages import numbered
 
 WORD: Final = re.compile(r"\w+")

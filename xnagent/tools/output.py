@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 ANSI: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.tools.outcome import RefusedError
 from xnagent.tools.output import clip_line
 

@@ -13,10 +13,10 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.tools.outcome import RefusedError
 from xnagent.tools.walk import entries
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from xnagent.core.ids import TICKET, Ticket
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import spine_of, work_of
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.files import decode, read_file, sha256
 from xnagent.tools.known import FileView
@@ -123,7 +124,7 @@ def _shown(call: Call, text: str, *, name: str, notes: str = "") -> Outcome:
     if step is not None and len(body) >= MIN_REFERRED:
         return Outcome(
             text=f"[{name} lines {span}: unchanged since you read them at step {step}, and that result above still "
-            "stands. To have them shown once more, make this call again.]",
+            "stands. To have them shown once more, make this call again in your next step.]",
             label=f"read {name} {span}: unchanged since step {step}",
             paths_read=(name,),
             pages=((key, ""),),
@@ -132,10 +133,12 @@ def _shown(call: Call, text: str, *, name: str, notes: str = "") -> Outcome:
 
 
 def _step_of(call: Call, key: str, *, digest: str) -> int | None:
-    """The step at which the same page was read, if it still stands in the spine."""
-    known = work_of(call.state, call.agent).pages.get(key)
-    is_there = known is not None and known.generation == spine_of(call.state, call.agent).generation
-    return known.step if known is not None and is_there and known.sha256 == digest else None
+    """The step at which the same page was read, if it still stands in the spine and is not asked for twice in a row."""
+    work = work_of(call.state, call.agent)
+    known = work.pages.get(key)
+    if known is None or known.sha256 != digest or known.generation != spine_of(call.state, call.agent).generation:
+        return None
+    return None if known.referred_at is not None and known.referred_at == work.steps - 1 else known.step
 
 
 def _page(call: Call, text: str, *, name: str) -> Page:

@@ -10,10 +10,11 @@ import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias
 
 from xnagent.core.text import Json, clean
+from xnagent.core.values import dataclass
 from xnagent.ports import ToolSpec
 
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from xnagent.core.project import SKILL_TOOL, contained
 from xnagent.core.project_events import Skill, SkillActivated, SkillFile
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.state import spine_of, work_of
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 from xnagent.tools.state_tool import STRING, describe, object_schema, refuse
 

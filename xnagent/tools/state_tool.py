@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.text import Json, canonical
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Outcome, ToolSpec
 
 STRING: Mapping[str, Json] = {"type": "string"}

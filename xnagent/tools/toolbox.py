@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xnagent.core.permissions import Denied, Rule
 from xnagent.core.text import canonical
+from xnagent.core.values import dataclass
 from xnagent.ports import Outcome, Parsed, Tool
 from xnagent.tools.guard import denial
 from xnagent.tools.schema import ArgumentProblem, parse_arguments

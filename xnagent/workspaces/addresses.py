@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
 SCHEMES: Final = ("https", "http", "ssh", "git", "file")

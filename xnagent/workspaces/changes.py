@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.git import OUTPUT_BYTES, Git, joined, listed, shown
 from xnagent.workspaces.staging import GIT_FOLDERS

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Final
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import unpin

@@ -8,12 +8,12 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,100}")

@@ -10,7 +10,7 @@ import shutil
 import signal
 from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Final
@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.processes import reaped
 

@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.folders import Tree, making
 from xnagent.workspaces.git import Git

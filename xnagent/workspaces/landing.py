@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.changes import SUBMODULE, Change, staged_changes
 from xnagent.workspaces.git import Git, joined

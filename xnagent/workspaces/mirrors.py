@@ -17,12 +17,13 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.addresses import Address
 from xnagent.workspaces.fetching import explain

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.git import Git
 

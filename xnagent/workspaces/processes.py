@@ -12,12 +12,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio.abc import Process
+
+from xnagent.core.values import dataclass
 
 MARKER: Final = "XNAGENT_RUN"
 FIRST_POLL_SECONDS: Final = 0.001

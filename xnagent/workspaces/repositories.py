@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -26,6 +26,7 @@ import anyio
 from xnagent.core.commits import Applied, Base, Conflict, Merged, Taken
 from xnagent.core.ids import RunId, SessionId
 from xnagent.core.masking import Mask
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.bundling import with_bundle
 from xnagent.workspaces.changes import changes_between, patch_between, problems_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from xnagent.core.commits import Conflict, Patched
+from xnagent.core.values import dataclass
 from xnagent.errors import UsageError, WorkspaceError
 from xnagent.workspaces.folders import remove
 from xnagent.workspaces.git import Git

@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import anyio
 from anyio.abc import Process
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.ports import Command, Finished, Workspace
 from xnagent.workspaces.box.sealing import Box

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.processes import Family, Identity, identify
 

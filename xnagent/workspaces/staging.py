@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from xnagent.core.masking import Mask
+from xnagent.core.values import dataclass
 from xnagent.errors import WorkspaceError
 from xnagent.workspaces.git import LISTED_PATHS, Git, joined, listed, shown
 from xnagent.workspaces.pointers import smudged

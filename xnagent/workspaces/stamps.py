@@ -12,9 +12,10 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from xnagent.core.values import dataclass
 
 BESIDE: Final = ("index", "saving-index")
 """Where the indexes of a tree are, in the folder around it."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
@@ -17,6 +16,7 @@ from typing import IO, Final
 import anyio.to_thread
 
 from xnagent.core.masking import Mask
+from xnagent.core.values import dataclass
 from xnagent.workspaces.git import OUTPUT_BYTES, Git, joined, shown
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import Pins, give, pin
 from xnagent.workspaces.box.sealing import (

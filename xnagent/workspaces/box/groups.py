@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.workspaces.box.sealing import Rules
 
 ROOT: Final = Path("/sys/fs/cgroup")

@@ -10,11 +10,11 @@ import tempfile
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from xnagent.core.values import dataclass
 from xnagent.workspaces.box.bubblewrap import Bubblewrap
 from xnagent.workspaces.box.landlock import Landlock, landlock_version
 from xnagent.workspaces.box.pins import unpin

@@ -12,12 +12,12 @@ import marshal
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.ports import Workspace
 from xnagent.workspaces.box import cage
 from xnagent.workspaces.box.pins import give

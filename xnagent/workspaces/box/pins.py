@@ -10,10 +10,10 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.workspaces.stamps import true_stamps
 
 FOLDERS: Final = ("hooks",)

@@ -6,10 +6,11 @@ import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
 
+from xnagent.core.values import dataclass
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.pins import Pins
 from xnagent.workspaces.box.visible import Sight

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.workspaces.box.syscalls import (
     FOR_DEBUGGERS,
     FORBIDDEN,

@@ -6,11 +6,11 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.workspaces.environment import TOOLCHAINS
 from xnagent.workspaces.git import search_path
 

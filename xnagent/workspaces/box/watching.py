@@ -7,10 +7,11 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
+from xnagent.core.values import dataclass
 from xnagent.ports import Workspace
 from xnagent.workspaces.box.groups import Group, Groups
 from xnagent.workspaces.box.sealing import Box, Rules, private_folders
