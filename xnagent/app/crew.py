@@ -20,7 +20,7 @@ from xnagent.core.breaks import tools_changed
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
 from xnagent.core.limits import Limits
-from xnagent.core.permissions import RULED, Rules
+from xnagent.core.permissions import Rules, can_be_ruled
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, work_of
@@ -34,6 +34,8 @@ from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
+from xnagent.tools.mcp.peers import Peers, acting, tools_of
+from xnagent.tools.mcp.peers import taken_away as foreign_taken_away
 from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
 from xnagent.tools.skill import SkillTool
@@ -72,6 +74,8 @@ class Crew:
     shell: Shell
     prospects: Prospects | None = None
     """What runs will use; None: nothing is reserved for them."""
+    peers: Peers | None = None
+    """MCP servers; None: there are none."""
     models: dict[str, Model] = field(default_factory=dict)
     chains: dict[tuple[Role, str | None], tuple[ModelEntry, ...]] = field(default_factory=dict)
     """By role and the model that a run was delegated to."""
@@ -88,8 +92,17 @@ class Crew:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
         box = self._with_skills(worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules))
-        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules))
+        foreign, frozen = tools_of(self.log.state.mcp, self.peers, rules=self._rules), self.log.state.mcp
+        if foreign:
+            forbidden = {**box.forbidden, **foreign_taken_away(frozen, rules=self._rules)}
+            box = replace(box.with_tools(foreign), forbidden=forbidden)
+        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules)) | acting(foreign)
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
+
+    async def release(self, run: RunId) -> None:
+        """End the servers that only the run's Worker used."""
+        if self.peers is not None:
+            await self.peers.release(agent_of(run))
 
     def _with_skills(self, box: FrozenToolbox) -> FrozenToolbox:
         """A tool for them, if there were any when the session began."""
@@ -221,10 +234,10 @@ def with_ruled_tools(recorded: str, current: str) -> str:
     """The recorded definitions, with those of the tools that rules can take away as they are now: there or not."""
     before = {tool["name"]: tool for tool in json.loads(recorded)}
     now = {tool["name"]: tool for tool in json.loads(current)}
-    if RULED.intersection(before) == RULED.intersection(now):
+    if {name for name in before if can_be_ruled(name)} == {name for name in now if can_be_ruled(name)}:
         return recorded
-    kept = {name: tool for name, tool in before.items() if name not in RULED or name in now}
-    given = {name: tool for name, tool in now.items() if name in RULED and name not in before}
+    kept = {name: tool for name, tool in before.items() if not can_be_ruled(name) or name in now}
+    given = {name: tool for name, tool in now.items() if can_be_ruled(name) and name not in before}
     return canonical([tool for _, tool in sorted((kept | given).items())])
 
 

@@ -13,6 +13,7 @@ from xnagent.core.board import Evidence, SubmitStatus
 from xnagent.core.forecast import Forecast
 from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
+from xnagent.core.mcp_events import McpEvent
 from xnagent.core.project_events import ProjectEvent
 from xnagent.core.spine_events import (
     CacheDrifted,
@@ -385,6 +386,7 @@ Event: TypeAlias = (
     | TreeEvent
     | SummaryEvent
     | ProjectEvent
+    | McpEvent
 )
 """One thing that happened."""
 
