@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
 
+from xnagent.app.boxing import box_for
+from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.entry import model_chain
 from xnagent.config.mcp import McpServerTable
+from xnagent.core.ids import SessionId
 from xnagent.core.mcp import Listing, frozen
 from xnagent.core.mcp_events import McpToolsFrozen
 from xnagent.errors import UsageError
 from xnagent.ports import Log, Service, Services, Workspace, Workspaces
+from xnagent.tools.mcp.connection import Connection
 from xnagent.tools.mcp.link import Dialler, Endpoint
 from xnagent.tools.mcp.peers import Peers
 from xnagent.workspaces.box.sealing import Box
+from xnagent.workspaces.box.visible import programs
+from xnagent.workspaces.folders import Tree
+from xnagent.workspaces.git import Git
 from xnagent.workspaces.services import ProcessServices
 
 SDK: Final = "xnagent.tools.mcp.sdk"
 """Loaded only where servers are configured: what it needs is an extra."""
+DOCTOR: Final = SessionId("doctor")
 CHECKOUT: Final = "mcp"
 """Where services run while they are asked what they offer."""
 MISSING: Final = (
@@ -72,9 +82,19 @@ def endpoint_of(name: str, table: McpServerTable, *, environ: Mapping[str, str])
     )
 
 
+def service_box(host: Host, settings: Settings, *, session: SessionId, repository: Path) -> Box | None:
+    """The session's box, with what its services need to be read in it; None where they run without. Blocks."""
+    shown: list[Path] = []
+    for table in settings.mcp.servers.values():
+        shown += [Path(name).expanduser() for name in table.reads]
+        if table.command is not None and Path(table.command).is_absolute():
+            shown += programs({"PATH": str(Path(table.command).parent)})
+    return box_for(host, settings.sandbox, session=session, repository=repository, shown=tuple(shown))
+
+
 @asynccontextmanager
 async def mcp_peers(
-    environ: Mapping[str, str], log: Log, *, settings: Settings, workspaces: Workspaces, box: Box | None
+    host: Host, log: Log, *, settings: Settings, workspaces: Workspaces, repository: Path
 ) -> AsyncIterator[Peers | None]:
     """The session's servers; None where none is configured. At its end none of them runs any more.
 
@@ -83,6 +103,8 @@ async def mcp_peers(
     if not settings.mcp.servers:
         yield None
         return
+    session, environ = log.state.session, host.environ
+    box = await anyio.to_thread.run_sync(lambda: service_box(host, settings, session=session, repository=repository))
     services = ProcessServices(environ, box=box)
     endpoints = {
         name: endpoint_of(name, table, environ=environ) for name, table in sorted(settings.mcp.servers.items())
@@ -119,6 +141,45 @@ async def _frozen(peers: Peers, settings: Settings, *, workspaces: Workspaces, l
         window_tokens=min(entry.window_tokens for entry in model_chain(settings, "worker")),
         gated={rule.tool for rule in (*rules.allow, *rules.narrow)},
     )
+
+
+async def listed_now(host: Host, settings: Settings) -> tuple[Listing, ...]:
+    """What each server offers to a session in an empty repository, by name; nothing of it is kept.
+
+    Raises UsageError where no session could begin.
+    """
+    with tempfile.TemporaryDirectory(prefix="xnagent-doctor-", ignore_cleanup_errors=True) as folder:
+        tree = await anyio.to_thread.run_sync(_tree_in, folder)
+        await Git(environ=host.environ).run("init", "--quiet", "--template=", str(tree.root))
+        box = await anyio.to_thread.run_sync(
+            lambda: service_box(host, settings, session=DOCTOR, repository=tree.root / "nothing")
+        )
+        services = ProcessServices(host.environ, box=box)
+        try:
+            return await _listed_in(tree, settings, environ=host.environ, services=services)
+        finally:
+            services.close()
+
+
+def _tree_in(name: str) -> Tree:
+    folder = Path(name).resolve()
+    return Tree(root=folder / "tree", scratch=folder / "scratch")
+
+
+async def _listed_in(
+    tree: Tree, settings: Settings, *, environ: Mapping[str, str], services: Services
+) -> tuple[Listing, ...]:
+    dialler, found = dialler_of(services), list[Listing]()
+
+    async def ask(endpoint: Endpoint) -> None:
+        connection = Connection(endpoint=endpoint, dialler=dialler, group=outer, place=tree)
+        found.append(await connection.listing())
+        await connection.aclose()
+
+    async with anyio.create_task_group() as outer, anyio.create_task_group() as inner:
+        for name, table in settings.mcp.servers.items():
+            inner.start_soon(ask, endpoint_of(name, table, environ=environ))
+    return tuple(sorted(found, key=lambda one: one.server))
 
 
 def _check_required(listings: Sequence[Listing], servers: Mapping[str, McpServerTable]) -> None:

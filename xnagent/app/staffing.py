@@ -85,7 +85,9 @@ async def staffed(
     shell = ProcessShell(environ=host.environ, box=box, is_tied=host.store is not None)
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
     try:
-        async with mcp_peers(host.environ, store, settings=settings, workspaces=workspaces, box=box) as peers:
+        async with mcp_peers(
+            host, store, settings=settings, workspaces=workspaces, repository=places.repository
+        ) as peers:
             crew = replace(crew, peers=peers)
             yield await _staff(
                 store, crew, places=places, box=box, began=began, earlier_seconds=earlier_seconds

@@ -36,6 +36,8 @@ class McpServerTable(Section):
     args: Arguments = ()
     env: Annotated[tuple[Variable, ...], BeforeValidator(_one_or_more)] = ()
     """Names of variables that the program gets beside the usual few; their values are no settings."""
+    reads: tuple[Name, ...] = ()
+    """Folders that services may read in the box beside what commands see: where it is installed."""
     url: Annotated[Url, AfterValidator(_check_server_url)] | None = None
     bearer_env: Variable | None = None
     """Name of the variable that holds the token for `Authorization: Bearer …`."""
@@ -56,8 +58,8 @@ class McpServerTable(Section):
             raise ValueError("a server has either a command or a url")
         if self.url is None and (self.bearer_env or self.headers_env):
             raise ValueError("bearer_env and headers_env are for servers with a url")
-        if self.command is None and (self.args or self.env):
-            raise ValueError("args and env are for servers with a command")
+        if self.command is None and (self.args or self.env or self.reads):
+            raise ValueError("args, env and reads are for servers with a command")
         return self
 
 

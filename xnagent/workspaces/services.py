@@ -55,8 +55,9 @@ while [ "$1" != -- ]; do printf 0 > "$1"; shift; done
 shift
 ( exec "$@" <&6 3> /dev/null 4> /dev/null 5<&- 6<&- )
 code=$?
+exec 2> /dev/null
 kill "$watch"
-wait "$watch" 2> /dev/null
+wait "$watch"
 exit "$code"
 """
 """Limits and groups as in `spool.BOXED_WRAPPER`; input and output are the service's own.
@@ -75,8 +76,9 @@ set +m
 ulimit -c 0
 "$@" <&6 5<&- 6<&-
 code=$?
+exec 2> /dev/null
 kill -KILL "$ender"
-wait "$ender" 2> /dev/null
+wait "$ender"
 exit "$code"
 """
 """The same without a box."""

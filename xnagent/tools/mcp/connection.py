@@ -87,12 +87,12 @@ class Connection:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it was lost so often in a row that it is not begun again."""
+        """Whether it was lost so often in a row that a service is not begun again; an address may be tried."""
         return self.losses >= MOST_LOSSES
 
     async def _ready(self) -> _Attempt:
         async with self._turn:
-            if self.is_given_up:
+            if self.is_given_up and self.endpoint.service is not None:
                 raise PeerError("MCP_DOWN", f"it was lost {self.losses} times in a row and is not started again")
             if self._attempt is not None and _is_lost(self._attempt):
                 await self._lose(self._attempt)
