@@ -67,10 +67,12 @@ class Connection:
         try:
             answer = await self._asked(attempt.peer, tool, arguments=arguments)
         except PeerError as error:
-            if error.is_over:
-                await self._lose(attempt)
-                self.losses += 1
-            raise
+            if not error.is_over:
+                raise
+            await self._lose(attempt)
+            self.losses += 1
+            # Who held the connection may know more of its end than the call that waited for an answer.
+            raise (attempt.fault if error.code == "MCP_DOWN" and attempt.fault else error) from None
         self.losses = 0
         return answer
 
