@@ -34,7 +34,7 @@ from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
-from xnagent.tools.mcp.peers import Peers, acting, tools_of
+from xnagent.tools.mcp.peers import NoPeers, Peers, acting, tools_of
 from xnagent.tools.mcp.peers import taken_away as foreign_taken_away
 from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
@@ -92,7 +92,7 @@ class Crew:
         """The seat of a run's Worker."""
         view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
         box = self._with_skills(worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules))
-        foreign, frozen = tools_of(self.log.state.mcp, self.peers, rules=self._rules), self.log.state.mcp
+        foreign, frozen = tools_of(self.log.state.mcp, self.peers or NoPeers(), rules=self._rules), self.log.state.mcp
         if foreign:
             forbidden = {**box.forbidden, **foreign_taken_away(frozen, rules=self._rules)}
             box = replace(box.with_tools(foreign), forbidden=forbidden)

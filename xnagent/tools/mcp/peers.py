@@ -17,7 +17,7 @@ from xnagent.ports import Log, Tool, Workspace
 from xnagent.tools.mcp.connection import Connection
 from xnagent.tools.mcp.deferred import INVOKE, deferred_tools
 from xnagent.tools.mcp.link import Dialler, Endpoint
-from xnagent.tools.mcp.tool import McpCallTool
+from xnagent.tools.mcp.tool import Exchange, McpCallTool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,9 +103,17 @@ class Peers:
             await self.log.append(event)
 
 
-def tools_of(frozen: McpToolsFrozen | None, peers: Peers | None, *, rules: Rules) -> Sequence[Tool]:
+class NoPeers:
+    """Stands for servers that a session was begun with and that its settings do not name any more."""
+
+    def connection(self, server: str, *, agent: AgentId, place: Workspace | None) -> Connection | None:
+        """There is none."""
+        return None
+
+
+def tools_of(frozen: McpToolsFrozen | None, peers: Exchange, *, rules: Rules) -> Sequence[Tool]:
     """The tools that Workers get, as far as the rules leave them."""
-    if frozen is None or peers is None:
+    if frozen is None:
         return ()
     kept = [tool for tool in frozen.listed if rules.taken_away(tool.name) is None]
     inline = [McpCallTool(tool=tool, exchange=peers) for tool in kept if tool.name not in frozen.deferred]
