@@ -14,6 +14,8 @@ from xnagent.testing.server import ScriptedServer
 from xnagent.workspaces.box.ladder import first_that_works
 
 R1 = AgentId("r1")
+SECONDS = 280
+"""They are programs of half a second, on machines that have other things to do."""
 FOLDER = Path(os.environ.get("MCP_PEERS", "/nonexistent"))
 
 pytestmark = [
@@ -86,9 +88,15 @@ async def test_m124_a_session_with_a_server_that_others_wrote(tmp_path: Path, na
     table, rules, codes = PEERS[name]
     bench = Bench(tmp_path)
     script = scripted(start(task("one")), finish("r1 settled"), workers={"one": [*rules, submit()]})
-    server_table = {**table, "required": True, "start_seconds": 40}
+    server_table = {**table, "required": True, "start_seconds": 120}
     with ScriptedServer(script) as server:
-        ended = await bench.run(server, mcp__servers={"peer": server_table}, sandbox={"mode": "required"})
+        ended = await bench.run(
+            server,
+            seconds=SECONDS,
+            limits__deadline_seconds=SECONDS,
+            mcp__servers={"peer": server_table},
+            sandbox={"mode": "required"},
+        )
     assert ended.outcome == "completed", ended.record
     (frozen,) = ended.of(McpToolsFrozen)
     found = [event.code for event in ended.results(R1) if event.tool != "submit"]

@@ -63,7 +63,7 @@ class WorkerAgent:
             await self._drive(run)
         except (RunFailedError, ModelError, WorkspaceError, UsageError) as error:
             await self._close(run, code="STOPPED")
-            await self._settle(run, f"{_kind(error)}{error}")
+            await self.desk.log.append(RunSettled(run=run, status="failed", reason=f"{_kind(error)}{error}"))
         except HaltError as error:
             await self._close(run, code="LIMIT")
             await self.desk.log.append(RunInterrupted(run=run, reason=str(error)))
@@ -156,9 +156,6 @@ class WorkerAgent:
 
     async def _close(self, run: RunId, *, code: str) -> None:
         await close_calls(self.desk, agent_of(run), code=code)
-
-    async def _settle(self, run: RunId, reason: str) -> None:
-        await self.desk.log.append(RunSettled(run=run, status="failed", reason=reason))
 
     async def _stopped(self, run: RunId) -> None:
         state = self.desk.log.state

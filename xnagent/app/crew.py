@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -82,35 +83,29 @@ class Crew:
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
-        limits, ripgrep = self.settings.limits.to_limits(), self._ripgrep()
-        box = self._with_skills(planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=self._rules))
+        limits, ripgrep, rules = self.settings.limits.to_limits(), self._ripgrep(), self._rules
+        box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=rules)
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
-        acting = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=self._rules))
-        return await self._seat(PLANNER, box=box, place=place, placed=acting)
+        placed = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=rules))
+        return await self._seat(PLANNER, box=with_skills(box, self.log.state, environ=self.host.environ), place=place, placed=placed)
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
-        view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        box = self._with_skills(worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules))
-        foreign, frozen = tools_of(self.log.state.mcp, self.peers or NoPeers(), rules=self._rules), self.log.state.mcp
+        state, rules = self.log.state, self._rules
+        view = FileView(known=work_of(state, agent_of(run)).seen)
+        own = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=rules)
+        box = with_skills(own, state, environ=self.host.environ)
+        foreign = tools_of(state.mcp, self.peers or NoPeers(), rules=rules)
         if foreign:
-            forbidden = {**box.forbidden, **foreign_taken_away(frozen, rules=self._rules)}
+            forbidden = {**box.forbidden, **foreign_taken_away(state.mcp, rules=rules)}
             box = replace(box.with_tools(foreign), forbidden=forbidden)
-        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules)) | acting(foreign)
+        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=rules)) | acting(foreign)
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
     async def release(self, run: RunId) -> None:
         """End the servers that only the run's Worker used."""
         if self.peers is not None:
             await self.peers.release(agent_of(run))
-
-    def _with_skills(self, box: FrozenToolbox) -> FrozenToolbox:
-        """A tool for them, if there were any when the session began."""
-        return (
-            box.with_tools([SkillTool(folders=skill_folders(self.host.environ, self.log.state))])
-            if self.log.state.project.has_skill_tool
-            else box
-        )
 
     async def in_force(self, seat: Seat) -> Seat:
         """The seat with the model that the log says the agent goes on with."""
@@ -205,6 +200,13 @@ class Crew:
         """Close all connections."""
         for model in self.models.values():
             await model.aclose()
+
+
+def with_skills(box: FrozenToolbox, state: SessionState, *, environ: Mapping[str, str]) -> FrozenToolbox:
+    """With a tool for skills, if there were any when the session began."""
+    if not state.project.has_skill_tool:
+        return box
+    return box.with_tools([SkillTool(folders=skill_folders(environ, state))])
 
 
 def planner_toolbox(

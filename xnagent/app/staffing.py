@@ -89,9 +89,7 @@ async def staffed(
             host, store, settings=settings, workspaces=workspaces, repository=places.repository
         ) as peers:
             crew = replace(crew, peers=peers)
-            yield await _staff(
-                store, crew, places=places, box=box, began=began, earlier_seconds=earlier_seconds
-            )
+            yield await _staff(store, crew, places=places, box=box, began=began, earlier_seconds=earlier_seconds)
     finally:
         with anyio.CancelScope(shield=True):
             await crew.aclose()

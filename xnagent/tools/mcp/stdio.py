@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -92,15 +92,11 @@ _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResour
 
 async def _read(running: Running, wire: Wire, *, inbound: Inbound) -> None:
     """When the output ends, or is of no use, the session sees that its stream ends."""
-    with inbound:
-        try:
-            while not wire.fault:
-                for message in wire.messages(await running.receive()):
-                    await inbound.send(message)
-        except _GONE:
-            return
-        finally:
-            wire.has_ended = True
+    with inbound, suppress(*_GONE):
+        while not wire.fault:
+            for message in wire.messages(await running.receive()):
+                await inbound.send(message)
+    wire.has_ended = True
 
 
 async def _write(running: Running, outbound: MemoryObjectReceiveStream[SessionMessage], *, inbound: Inbound) -> None:
