@@ -87,7 +87,9 @@ class Crew:
         box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=rules)
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
         placed = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=rules))
-        return await self._seat(PLANNER, box=with_skills(box, self.log.state, environ=self.host.environ), place=place, placed=placed)
+        return await self._seat(
+            PLANNER, box=with_skills(box, self.log.state, environ=self.host.environ), place=place, placed=placed
+        )
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
