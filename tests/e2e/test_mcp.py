@@ -148,7 +148,7 @@ async def test_m111_many_tools_stand_behind_three_unless_a_rule_names_them(bench
     assert (len(frozen.listed), len(frozen.deferred)) == (60, 59)
 
 
-async def test_b0_a_required_server_that_is_late_ends_the_session_before_anything_is_sent(bench: Bench):
+async def test_a_required_server_that_is_late_ends_the_session_before_anything_is_sent(bench: Bench):
     with ScriptedServer(scripted()) as server:
         ended = await bench.run(server, mcp__servers={"t": plain("late", required=True, start_seconds=0.3)})
     assert (ended.code, server.bodies) == (2, [])
