@@ -13,7 +13,6 @@ from xnagent.core.board import Evidence, SubmitStatus
 from xnagent.core.forecast import Forecast
 from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import FactId, RunId, SessionId, TaskId, Ticket
-from xnagent.core.mcp_events import McpEvent
 from xnagent.core.project_events import ProjectEvent
 from xnagent.core.spine_events import (
     CacheDrifted,
@@ -386,7 +385,6 @@ Event: TypeAlias = (
     | TreeEvent
     | SummaryEvent
     | ProjectEvent
-    | McpEvent
 )
 """One thing that happened."""
 
