@@ -7,6 +7,7 @@ they raise the errors of `xnagent.errors` and let cancellation through.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -332,3 +333,37 @@ class Shell(Protocol):
 
     async def recover(self, workspace: Workspace, spool: str) -> Finished | None:
         """After a crash: stop what still runs and say how it ended; None if it never began."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A program to talk to in a workspace."""
+
+    name: str
+    """Names it in messages and marks its processes."""
+    line: tuple[str, ...]
+    passed: tuple[str, ...] = ()
+    """Variables that it gets beside what commands get."""
+
+
+class Running(Protocol):
+    """A service that runs."""
+
+    async def send(self, data: bytes) -> None:
+        """To its input. Raises an error of anyio's streams if it is gone."""
+
+    async def receive(self) -> bytes:
+        """What it wrote to its output next. Raises an error of anyio's streams if it is gone."""
+
+    async def told(self) -> str:
+        """The end of what it wrote to its error output, and why it was stopped, if it was."""
+
+
+class Services(Protocol):
+    """Runs services where a run's commands run: the same box, limits and environment."""
+
+    def start(self, workspace: Workspace, service: Service) -> AbstractAsyncContextManager[Running]:
+        """Run it until the context ends; then it and all its processes are gone, also if this process is killed.
+
+        Raises WorkspaceError if it cannot be started.
+        """

@@ -211,7 +211,13 @@ class Bench:
         return session_path(self.host.home, self.session)
 
     async def run(
-        self, server: ScriptedServer, objective: str = "Make it so.", *, stop: Stop | None = None, **settings: Any
+        self,
+        server: ScriptedServer,
+        objective: str = "Make it so.",
+        *,
+        stop: Stop | None = None,
+        seconds: float = 55,
+        **settings: Any,
     ) -> Ended:
         """A new session; afterwards everything that must hold after every session is checked."""
         spec = SessionSpec(
@@ -220,7 +226,7 @@ class Bench:
             settings=server_settings(server.base_url, **settings),
             session=self.session,
         )
-        with anyio.fail_after(55):
+        with anyio.fail_after(seconds):
             await run_session(self.host, spec, stop=stop or Stop())
         return self.ended(server)
 

@@ -44,6 +44,9 @@ class Seats(Succession, Protocol):
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of the run's Worker."""
 
+    async def release(self, run: RunId) -> None:
+        """Let go of what only the run's Worker used."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerAgent:
@@ -60,7 +63,7 @@ class WorkerAgent:
             await self._drive(run)
         except (RunFailedError, ModelError, WorkspaceError, UsageError) as error:
             await self._close(run, code="STOPPED")
-            await self._settle(run, f"{_kind(error)}{error}")
+            await self.desk.log.append(RunSettled(run=run, status="failed", reason=f"{_kind(error)}{error}"))
         except HaltError as error:
             await self._close(run, code="LIMIT")
             await self.desk.log.append(RunInterrupted(run=run, reason=str(error)))
@@ -76,13 +79,20 @@ class WorkerAgent:
         if self._is_handed_in(run) and has_lost_work(self.desk.log.state, run):
             raise WorkspaceError("its folder was lost after the hand-in; delegate the task again")
         if not self._is_handed_in(run):
+            await self._work(run, workspace)
+        await self._close(run, code="CLOSED")
+        await self._judge(run)
+
+    async def _work(self, run: RunId, workspace: Workspace) -> None:
+        """Step by step up to the hand-in; whatever ends it, nothing of the Worker's is left running."""
+        try:
             seat = await self.seats.worker(run, workspace)
             while not self._is_handed_in(run):
                 await self._step(run, seat)
                 await self.keeper.save(run)
                 seat = await self.seats.in_force(seat)
-        await self._close(run, code="CLOSED")
-        await self._judge(run)
+        finally:
+            await self.seats.release(run)
 
     def _is_handed_in(self, run: RunId) -> bool:
         return self.desk.log.state.board.runs[run].claim is not None
@@ -146,9 +156,6 @@ class WorkerAgent:
 
     async def _close(self, run: RunId, *, code: str) -> None:
         await close_calls(self.desk, agent_of(run), code=code)
-
-    async def _settle(self, run: RunId, reason: str) -> None:
-        await self.desk.log.append(RunSettled(run=run, status="failed", reason=reason))
 
     async def _stopped(self, run: RunId) -> None:
         state = self.desk.log.state

@@ -17,7 +17,7 @@ from xnagent.workspaces.box.groups import ROOT, Groups
 from xnagent.workspaces.box.ladder import Kind, Tried, first_that_works, make_box, owner_for, try_all
 from xnagent.workspaces.box.sealing import Box, Grounds, Rules
 from xnagent.workspaces.box.syscalls import ARCHITECTURES
-from xnagent.workspaces.box.visible import sight
+from xnagent.workspaces.box.visible import sight, with_folders
 from xnagent.workspaces.box.watching import half_of_memory
 
 NAMES: Final[Mapping[Kind, str]] = {
@@ -79,11 +79,17 @@ def faults(tried: tuple[Tried, ...]) -> str:
 
 
 def box_for(
-    host: Host, settings: SandboxSettings, *, session: SessionId, repository: Path, skills: tuple[Path, ...] = ()
+    host: Host,
+    settings: SandboxSettings,
+    *,
+    session: SessionId,
+    repository: Path,
+    skills: tuple[Path, ...] = (),
+    shown: tuple[Path, ...] = (),
 ) -> Box | None:
     """The box of a session whose repositories are there; None where commands run without. Blocks.
 
-    `skills` are folders of the user's that commands may read.
+    `skills` are folders of the user's that commands may read; `shown` is what else can be read in it.
     """
     choice = choose(settings, host.environ)
     if choice.kind is None:
@@ -93,7 +99,7 @@ def box_for(
     kind = "bubblewrap-root" if choice.kind == "bubblewrap" and owner is None else choice.kind
     rules = rules_of(settings)
     grounds = Grounds(
-        sight=sight(host.environ, has_network=rules.network),
+        sight=with_folders(sight(host.environ, has_network=rules.network), shown),
         rules=rules,
         objects=objects,
         skills=skills,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import field, replace
 from hashlib import sha256
 
@@ -20,7 +21,7 @@ from xnagent.core.breaks import tools_changed
 from xnagent.core.fallback import Candidate, choice, model_in_force
 from xnagent.core.ids import PLANNER, AgentId, RunId, agent_of, role_of
 from xnagent.core.limits import Limits
-from xnagent.core.permissions import RULED, Rules
+from xnagent.core.permissions import Rules, can_be_ruled
 from xnagent.core.rebase import RebasePolicy
 from xnagent.core.spine_events import ManifestRecorded
 from xnagent.core.state import SessionState, work_of
@@ -35,6 +36,8 @@ from xnagent.tools.facts import fact_tools, reporting_tools
 from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
+from xnagent.tools.mcp.peers import NoPeers, Peers, acting, tools_of
+from xnagent.tools.mcp.peers import taken_away as foreign_taken_away
 from xnagent.tools.planning import Prospects, planning_tools
 from xnagent.tools.registry import planner_tools, worker_tools
 from xnagent.tools.skill import SkillTool
@@ -73,32 +76,39 @@ class Crew:
     shell: Shell
     prospects: Prospects | None = None
     """What runs will use; None: nothing is reserved for them."""
+    peers: Peers | None = None
+    """MCP servers; None: there are none."""
     models: dict[str, Model] = field(default_factory=dict)
     chains: dict[tuple[Role, str | None], tuple[ModelEntry, ...]] = field(default_factory=dict)
     """By role and the model that a run was delegated to."""
 
     async def planner(self) -> Seat:
         """The Planner's seat."""
-        limits, ripgrep = self.settings.limits.to_limits(), self._ripgrep()
-        box = self._with_skills(planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=self._rules))
+        limits, ripgrep, rules = self.settings.limits.to_limits(), self._ripgrep(), self._rules
+        box = planner_toolbox(limits, ripgrep=ripgrep, prospects=self.prospects, rules=rules)
         place = IntegrationPlace(log=self.log, workspaces=self.workspaces)
-        acting = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=self._rules))
-        return await self._seat(PLANNER, box=box, place=place, placed=acting)
+        placed = frozenset(tool.spec.name for tool in planner_tools(ripgrep=ripgrep, rules=rules))
+        return await self._seat(
+            PLANNER, box=with_skills(box, self.log.state, environ=self.host.environ), place=place, placed=placed
+        )
 
     async def worker(self, run: RunId, workspace: Workspace) -> Seat:
         """The seat of a run's Worker."""
-        view = FileView(known=work_of(self.log.state, agent_of(run)).seen)
-        box = self._with_skills(worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=self._rules))
-        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=self._rules))
+        state, rules = self.log.state, self._rules
+        view = FileView(known=work_of(state, agent_of(run)).seen)
+        own = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=rules)
+        box = with_skills(own, state, environ=self.host.environ)
+        foreign = tools_of(state.mcp, self.peers or NoPeers(), rules=rules)
+        if foreign:
+            forbidden = {**box.forbidden, **foreign_taken_away(state.mcp, rules=rules)}
+            box = replace(box.with_tools(foreign), forbidden=forbidden)
+        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=rules)) | acting(foreign)
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
-    def _with_skills(self, box: FrozenToolbox) -> FrozenToolbox:
-        """A tool for them, if there were any when the session began."""
-        return (
-            box.with_tools([SkillTool(folders=skill_folders(self.host.environ, self.log.state))])
-            if self.log.state.project.has_skill_tool
-            else box
-        )
+    async def release(self, run: RunId) -> None:
+        """End the servers that only the run's Worker used."""
+        if self.peers is not None:
+            await self.peers.release(agent_of(run))
 
     async def in_force(self, seat: Seat) -> Seat:
         """The seat with the model that the log says the agent goes on with."""
@@ -195,6 +205,13 @@ class Crew:
             await model.aclose()
 
 
+def with_skills(box: FrozenToolbox, state: SessionState, *, environ: Mapping[str, str]) -> FrozenToolbox:
+    """With a tool for skills, if there were any when the session began."""
+    if not state.project.has_skill_tool:
+        return box
+    return box.with_tools([SkillTool(folders=skill_folders(environ, state))])
+
+
 def planner_toolbox(
     limits: Limits, *, ripgrep: str | None = None, prospects: Prospects | None = None, rules: Rules
 ) -> FrozenToolbox:
@@ -222,10 +239,10 @@ def with_ruled_tools(recorded: str, current: str) -> str:
     """The recorded definitions, with those of the tools that rules can take away as they are now: there or not."""
     before = {tool["name"]: tool for tool in json.loads(recorded)}
     now = {tool["name"]: tool for tool in json.loads(current)}
-    if RULED.intersection(before) == RULED.intersection(now):
+    if {name for name in before if can_be_ruled(name)} == {name for name in now if can_be_ruled(name)}:
         return recorded
-    kept = {name: tool for name, tool in before.items() if name not in RULED or name in now}
-    given = {name: tool for name, tool in now.items() if name in RULED and name not in before}
+    kept = {name: tool for name, tool in before.items() if not can_be_ruled(name) or name in now}
+    given = {name: tool for name, tool in now.items() if can_be_ruled(name) and name not in before}
     return canonical([tool for _, tool in sorted((kept | given).items())])
 
 

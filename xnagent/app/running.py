@@ -25,6 +25,7 @@ from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messag
 from xnagent.app.places import Places, findings, logged, make_places, repository_of
 from xnagent.app.project import ProjectReader
 from xnagent.app.prospects import SessionProspects, session_prospects
+from xnagent.app.servers import CHECKOUT, check_servers
 from xnagent.app.staffing import staffed
 from xnagent.config import Settings
 from xnagent.config.entry import Role
@@ -99,6 +100,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     store cannot be reached, before anything is made at all.
     """
     check_models(host, spec.settings)
+    check_servers(spec.settings)
     mask = mask_for(host.environ, spec.settings)
     check_checks(spec.settings.checks, mask)
     await anyio.to_thread.run_sync(choose, spec.settings.sandbox, host.environ)
@@ -176,6 +178,7 @@ async def resume_session(
             await _tidy_left(host, state, settings=settings)
             return state
         check_models(host, settings)
+        check_servers(settings)
         await anyio.to_thread.run_sync(choose, settings.sandbox, host.environ)
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)
@@ -341,7 +344,7 @@ async def _tidy(state: SessionState, workspaces: Workspaces) -> None:
     """Remove the trees of runs that came to an end; what they changed is in the log."""
     settled = [run.run for run in state.board.runs.values() if run.status in {"completed", "failed", "cancelled"}]
     with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-        for name in [*settled, *(f"merge-{run}" for run in settled), "planner", "final"]:
+        for name in [*settled, *(f"merge-{run}" for run in settled), "planner", "final", CHECKOUT]:
             try:
                 await workspaces.discard(name)
             except WorkspaceError:

@@ -23,6 +23,7 @@ from xnagent.app.host import Host
 from xnagent.app.places import Places, is_saving
 from xnagent.app.project import skill_folders
 from xnagent.app.prospects import SessionProspects
+from xnagent.app.servers import mcp_peers
 from xnagent.config import Settings
 from xnagent.core.ids import RunId
 from xnagent.core.state import SessionState
@@ -80,10 +81,29 @@ async def staffed(
 ) -> AsyncIterator[Staff]:
     """All agents of a session, wired together."""
     workspaces, settings = places.workspaces, prospects.settings
+    began = host.clock.monotonic()
     box = await _box(host, store.state, settings=settings, repository=places.repository)
     shell = ProcessShell(environ=host.environ, box=box, is_tied=host.store is not None)
     crew = Crew(host=host, log=store, settings=settings, workspaces=workspaces, shell=shell, prospects=prospects)
-    verifier = Verifier(log=store, shell=shell, workspaces=workspaces, timeout_seconds=settings.check_timeout_seconds)
+    try:
+        async with mcp_peers(
+            host, store, settings=settings, workspaces=workspaces, repository=places.repository
+        ) as peers:
+            crew = replace(crew, peers=peers)
+            yield await _staff(store, crew, places=places, box=box, began=began, earlier_seconds=earlier_seconds)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await crew.aclose()
+            await anyio.to_thread.run_sync(shell.close)
+
+
+async def _staff(
+    store: PlacedLog, crew: Crew, *, places: Places, box: Box | None, began: float, earlier_seconds: float
+) -> Staff:
+    host, settings, workspaces = crew.host, crew.settings, places.workspaces
+    verifier = Verifier(
+        log=store, shell=crew.shell, workspaces=workspaces, timeout_seconds=settings.check_timeout_seconds
+    )
     desk = Desk(
         log=store,
         clock=host.clock,
@@ -98,24 +118,18 @@ async def staffed(
         workspaces=workspaces,
         verifier=verifier,
         may_apply=settings.apply,
-        began=host.clock.monotonic(),
+        began=began,
         earlier_seconds=earlier_seconds,
     )
-    try:
-        planner = PlannerAgent(desk=desk, seat=await crew.planner(), succession=crew)
-        keeper = Keeper(
-            log=store,
-            workspaces=workspaces,
-            trees=places.trees,
-            is_saving=is_saving(settings, may_travel=may_travel(host, store.state)),
-        )
-        workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
-        owner = None if box is None else box.grounds.owner
-        yield Staff(planner=planner, workers=workers, closing=closing, owner=owner)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await crew.aclose()
-            await anyio.to_thread.run_sync(shell.close)
+    planner = PlannerAgent(desk=desk, seat=await crew.planner(), succession=crew)
+    keeper = Keeper(
+        log=store,
+        workspaces=workspaces,
+        trees=places.trees,
+        is_saving=is_saving(settings, may_travel=may_travel(host, store.state)),
+    )
+    workers = WorkerAgent(desk=desk, seats=crew, keeper=keeper, judge=judge)
+    return Staff(planner=planner, workers=workers, closing=closing, owner=None if box is None else box.grounds.owner)
 
 
 def may_travel(host: Host, state: SessionState) -> bool:

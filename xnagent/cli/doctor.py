@@ -18,6 +18,7 @@ import anyio
 
 from xnagent.app.boxing import NOTHING, choose, limits_told
 from xnagent.app.host import Host
+from xnagent.app.servers import check_servers, listed_now
 from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
 from xnagent.cli.options import folder_of, home_of, models_of, settings_of
@@ -61,7 +62,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         lambda: model(settings, host),
         lambda: endpoint(settings, host),
     ]
-    findings = [look() for look in looks]
+    findings = [*(look() for look in looks), *servers(settings, host)]
     is_ready = all(finding.is_fine for finding in findings if finding.is_needed)
     _tell(findings, console, is_ready=is_ready)
     return 0 if is_ready else NOT_READY
@@ -168,6 +169,29 @@ def endpoint(settings: Settings, host: Host) -> Finding:
         return Finding(what="endpoint", is_fine=False, detail="no model, so no endpoint")
     faults = [fault for address in addresses if (fault := _connect(address, host.environ)) is not None]
     return Finding(what="endpoint", is_fine=not faults, detail="; ".join(faults) or ", ".join(addresses))
+
+
+def servers(settings: Settings, host: Host) -> list[Finding]:
+    """Which MCP servers answer, and with how many tools; services are started for it, in the box."""
+    tables = settings.mcp.servers
+    if not tables:
+        return []
+    try:
+        check_servers(settings)
+        listings = anyio.run(listed_now, host, settings)
+    except XnagentError as error:
+        is_needed = any(table.required for table in tables.values())
+        return [Finding(what="mcp", is_fine=False, detail=str(error), is_needed=is_needed)]
+    told = {one.server: one.fault or f"{len(one.offers)} tools, protocol {one.protocol}" for one in listings}
+    return [
+        Finding(
+            what=f"mcp {one.server}",
+            is_fine=not one.fault,
+            detail=told[one.server],
+            is_needed=tables[one.server].required,
+        )
+        for one in listings
+    ]
 
 
 def _connect(address: str, environ: Mapping[str, str]) -> str | None:

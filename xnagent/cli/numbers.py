@@ -15,6 +15,7 @@ def place(text: str) -> str:
 
 
 def amount(text: str) -> float:
+    """A number above 0."""
     try:
         number = float(text)
     except ValueError:
@@ -25,6 +26,7 @@ def amount(text: str) -> float:
 
 
 def share(text: str) -> float:
+    """A number from 0 to 1."""
     try:
         number = float(text)
     except ValueError:
@@ -35,6 +37,7 @@ def share(text: str) -> float:
 
 
 def port(text: str) -> int:
+    """A TCP port; 0 stands for any that is free."""
     number = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= number <= MOST_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is no port; one is from 0 to {MOST_PORT}")
@@ -42,6 +45,7 @@ def port(text: str) -> int:
 
 
 def count(text: str) -> int:
+    """A whole number from 1 on."""
     number = int(text) if text.isascii() and text.isdigit() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from xnagent.core import events as ev
+from xnagent.core import mcp_events as mcp
 from xnagent.core import project_events as pe
 from xnagent.core import spine_events as sp
 from xnagent.core import summary_events as su
@@ -77,9 +79,21 @@ def _trouble(event: ev.Event) -> str | None:
 
 
 def _skipped(event: ev.Event) -> str | None:
+    if isinstance(event, mcp.McpToolsFrozen):
+        return "; ".join(_missing(event)) or None
+    if isinstance(event, mcp.McpServerChanged):
+        return f"MCP server {event.server} changed; this session goes on with what it began with: {event.detail}"
     if isinstance(event, pe.ProjectRead | pe.SkillsChanged) and event.skipped:
         return f"skipped: {'; '.join(event.skipped)}"
     return None
+
+
+def _missing(event: mcp.McpToolsFrozen) -> Iterator[str]:
+    for one in event.servers:
+        if one.fault:
+            yield f"no tools of MCP server {one.server}: {one.fault}"
+        if one.skipped:
+            yield f"skipped of MCP server {one.server}: {'; '.join(one.skipped)}"
 
 
 def _shortening(event: sp.SpineRebased | su.SummaryFailed) -> str:

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
+from xnagent.config.mcp import McpSettings
 from xnagent.config.project import ProjectSettings, SkillSettings
-from xnagent.config.section import Name, Section
+from xnagent.config.section import Name, Number, Seconds, Section, Url, Variable
 from xnagent.core.caching import RenderOrder
 from xnagent.core.lifetime import Lifetime
 from xnagent.core.limits import Limits
@@ -19,19 +20,6 @@ from xnagent.core.retry import RetryPolicy
 
 Wire = Literal["chat", "responses", "messages"]
 PrefixMode = Literal["off", "warn", "strict"]
-
-
-def _refuse_bool(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
-def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("an address begins with http:// or https:// and names a host")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a key has no place in an address; name its environment variable with api_key_env")
-    return url
 
 
 def _check_store_url(url: str) -> str:
@@ -48,23 +36,17 @@ def _check_planners(strategy: str) -> str:
     return strategy
 
 
-_Number = BeforeValidator(_refuse_bool)
-
-Count: TypeAlias = Annotated[int, _Number, Field(ge=1)]
+Count: TypeAlias = Annotated[int, Number, Field(ge=1)]
 """1, 2, 3…"""
-Processors: TypeAlias = Annotated[float, _Number, Field(ge=0.01, le=1_000_000)]
-Tokens: TypeAlias = Annotated[int, _Number, Field(ge=0)]
-Seconds: TypeAlias = Annotated[float, _Number, Field(gt=0, allow_inf_nan=False)]
-Amount: TypeAlias = Annotated[float, _Number, Field(ge=0, allow_inf_nan=False)]
+Processors: TypeAlias = Annotated[float, Number, Field(ge=0.01, le=1_000_000)]
+Tokens: TypeAlias = Annotated[int, Number, Field(ge=0)]
+Amount: TypeAlias = Annotated[float, Number, Field(ge=0, allow_inf_nan=False)]
 """Money, or another number that may be 0."""
-Share: TypeAlias = Annotated[float, _Number, Field(gt=0, lt=1, allow_inf_nan=False)]
-Gain: TypeAlias = Annotated[float, _Number, Field(ge=0, lt=1, allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, Number, Field(gt=0, lt=1, allow_inf_nan=False)]
+Gain: TypeAlias = Annotated[float, Number, Field(ge=0, lt=1, allow_inf_nan=False)]
 Span: TypeAlias = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)$")]
 """Hours of a day: `06:00-10:00`."""
-Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
 StoreUrl: TypeAlias = Annotated[str, AfterValidator(_check_store_url)]
-Variable: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Name of an environment variable."""
 
 
 class ModelSettings(Section):
@@ -384,6 +366,7 @@ class Settings(Section):
     workspace: WorkspaceSettings = WorkspaceSettings()
     project: ProjectSettings = ProjectSettings()
     skills: SkillSettings = SkillSettings()
+    mcp: McpSettings = McpSettings()
     store: StoreSettings = Field(default=StoreSettings(), exclude=True)
     check_timeout_seconds: Seconds = 600.0
     checks: tuple[Name, ...] = ()

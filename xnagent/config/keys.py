@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from xnagent.config import ModelTable, PriceTable, Settings
+from xnagent.config.mcp import McpServerTable
 from xnagent.config.section import Section
 from xnagent.errors import UsageError
 
@@ -20,11 +21,15 @@ KeyPath: TypeAlias = tuple[str, ...]
 """A key as its parts: `("limits", "usd")`."""
 
 MODELS: Final = "models"
+SERVERS: Final = ("mcp", "servers")
+HEADERS: Final = "headers_env"
+_FREE: Final = frozenset({(MODELS,), SERVERS})
+"""Tables whose keys are names that a user chooses."""
 
 
 @cache
 def known_keys() -> Mapping[KeyPath, FieldInfo]:
-    """All keys but those of `models`, whose middle part is free."""
+    """All keys but those below `models` and `mcp.servers`, where the next part is free."""
     return dict(_walk(Settings, ()))
 
 
@@ -34,12 +39,14 @@ def _walk(section: type[BaseModel], prefix: KeyPath) -> Iterator[tuple[KeyPath, 
         annotation = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Section):
             yield from _walk(annotation, path)
-        elif path != (MODELS,):
+        elif path not in _FREE:
             yield path, field
 
 
 def field_at(path: KeyPath) -> FieldInfo | None:
     """What the key holds; None if there is no such key."""
+    if path[:2] == SERVERS:
+        return server_keys().get(path[3:]) or (server_keys()[HEADERS,] if path[3:-1] == (HEADERS,) else None)
     if path[0] != MODELS:
         return known_keys().get(path)
     return model_keys().get(path[2:]) or (ModelTable.model_fields["options"] if path[2:3] == ("options",) else None)
@@ -55,9 +62,15 @@ def model_keys() -> Mapping[KeyPath, FieldInfo]:
     }
 
 
+@cache
+def server_keys() -> Mapping[KeyPath, FieldInfo]:
+    """The keys of one table of `mcp.servers`; below `headers_env` any header may stand."""
+    return dict(_walk(McpServerTable, ()))
+
+
 def is_table(path: KeyPath) -> bool:
     """Whether the path names a table, which may be empty."""
-    return path[0] == MODELS or any(known[: len(path)] == path for known in known_keys())
+    return path[0] in {MODELS, SERVERS[0]} or any(known[: len(path)] == path for known in known_keys())
 
 
 def dotted(path: KeyPath) -> str:
@@ -77,7 +90,7 @@ def parse_key(text: str) -> KeyPath:
 
 def check_known(path: KeyPath, origin: str) -> None:
     """Raise UsageError for a key that does not exist, naming the nearest one and where it came from."""
-    if field_at(path) is not None or path == (MODELS,):
+    if field_at(path) is not None or path in _FREE:
         return
     below = sorted(dotted(known[len(path) :]) for known in known_keys() if known[: len(path)] == path)
     if below:
@@ -90,7 +103,9 @@ def check_known(path: KeyPath, origin: str) -> None:
 
 
 def _nearest(path: KeyPath) -> str:
-    if path[0] == MODELS and len(path) > 1:
+    if path[:2] == SERVERS and len(path) > len(SERVERS):
+        names = [dotted((*path[:3], *key)) for key in server_keys()]
+    elif path[0] == MODELS and len(path) > 1:
         names = [dotted((MODELS, path[1], *key)) for key in model_keys()]
     else:
         names = [dotted(known) for known in known_keys()]

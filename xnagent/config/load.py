@@ -38,7 +38,7 @@ DENY: Final = ("permissions", "deny")
 """Deny rules add up over all sources; an empty list takes those below away, but a repository's does not."""
 UNBOXED_MODES: Final = ("off", "external")
 STRICTNESS: Final = ("off", "warn", "strict")
-SECRET_KEYS: Final = frozenset({"api_key_env", "base_url", "url"})
+SECRET_KEYS: Final = frozenset({"api_key_env", "args", "base_url", "bearer_env", "env", "headers_env", "url"})
 """Where people put a key by mistake: the value is not repeated in messages."""
 
 

@@ -26,6 +26,8 @@ def mask_for(environ: Mapping[str, str], settings: Settings) -> Mask:
                 f"ordinary text; leave --secret-env {name} out"
             )
     chosen = [settings.planner.model.api_key_env, settings.worker.model.api_key_env]
+    servers = settings.mcp.servers.values()
+    chosen += [name for server in servers for name in (server.bearer_env, *server.headers_env.values())]
     keys = filter(None, [*chosen, *(table.api_key_env for table in settings.models.values())])
     known = {**environ, STORE: settings.store.url}
     return mask_of(known_secrets(known, certain=[*settings.secrets.env, *keys]))

@@ -143,6 +143,11 @@ class Denied:
 Decision: TypeAlias = Allowed | Denied
 
 
+def can_be_ruled(tool: str) -> bool:
+    """Whether rules can take the tool away. Search, inspect and invoke come and go with what stands behind them."""
+    return tool in RULED or tool.startswith("mcp_")
+
+
 def parse_rule(text: str) -> Rule:
     """A rule from `Tool` or `Tool(specifier)`. Raises RuleError for one that names no tool or can never match."""
     found = RULE.fullmatch(text)

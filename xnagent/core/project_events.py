@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from xnagent.core.ids import AgentId, Ticket
+from xnagent.core.mcp_events import McpEvent
 from xnagent.core.values import dataclass
 
 SkillOrigin = Literal["project", "user"]
@@ -76,4 +77,5 @@ class SkillActivated:
     type: Literal["skill_activated"] = "skill_activated"
 
 
-ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated
+ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent
+"""What agents get beside what ships."""

@@ -18,6 +18,7 @@ from xnagent.core.events import (
 from xnagent.core.forecast import AgentUse
 from xnagent.core.fork_events import SessionForked
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
+from xnagent.core.mcp_events import McpToolsFrozen
 from xnagent.core.project import Project
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import (
@@ -176,6 +177,8 @@ class SessionState:
     """The newest fork that this session comes from."""
     project: Project = field(default_factory=Project)
     """Instructions and skills."""
+    mcp: McpToolsFrozen | None = None
+    """Tools of MCP servers; None: no server was asked."""
 
 
 def spine_of(state: SessionState, agent: AgentId) -> Spine:

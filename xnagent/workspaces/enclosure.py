@@ -41,7 +41,7 @@ async def bare(line: Sequence[str], *, spool: Spool, shell: str, is_tied: bool) 
         yield Enclosed(line=(shell, "-c", WRAPPER, "xnagent", str(spool.place), *line))
         return
     words = (str(spool.place), shell, ENDER, spool.mark)
-    with _held() as reader:
+    with held() as reader:
         yield Enclosed(line=(shell, "-c", TIED_WRAPPER, "xnagent", *words, *line), stdin=reader)
 
 
@@ -54,11 +54,11 @@ async def enclosed(
     `joins` are files that make whoever writes its number there a member of a control group.
     """
     script = spool.part("sh")
-    sealed = await _sealed(box, workspace, line=line, shell=shell, script=script if script.exists() else None)
+    sealed = await sealed_line(box, workspace, line=line, shell=shell, script=script if script.exists() else None)
     limits = process_limits(box.grounds.rules)
     wrapper = (shell, "-c", BOXED_WRAPPER, "xnagent", str(spool.place), *limits, *map(str, joins), "--")
     try:
-        with _held() as reader:
+        with held() as reader:
             yield Enclosed(line=(*wrapper, *sealed.line), stdin=reader, descriptors=sealed.descriptors)
     finally:
         sealed.close()
@@ -66,7 +66,7 @@ async def enclosed(
 
 
 @contextmanager
-def _held() -> Iterator[int]:
+def held() -> Iterator[int]:
     """The end of a pipe to read from, which nobody writes to: it closes when this process lets go, or is gone."""
     reader, writer = os.pipe()
     try:
@@ -83,7 +83,10 @@ def process_limits(rules: Rules) -> tuple[str, ...]:
     return tuple(map(str, (blocks, rules.open_files, seconds, seconds + CPU_GRACE_SECONDS)))
 
 
-async def _sealed(box: Box, workspace: Workspace, *, line: Sequence[str], shell: str, script: Path | None) -> Sealed:
+async def sealed_line(
+    box: Box, workspace: Workspace, *, line: Sequence[str], shell: str, script: Path | None = None
+) -> Sealed:
+    """The line in a box of its own. Raises WorkspaceError."""
     try:
         for folder in private_folders(workspace):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

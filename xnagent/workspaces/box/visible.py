@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -50,6 +51,13 @@ def sight(environ: Mapping[str, str], *, has_network: bool) -> Sight:
         links=tuple((path, str(path.readlink())) for path in top if path.is_symlink()),
         private=private_parts("/etc"),
     )
+
+
+def with_folders(known: Sight, folders: Iterable[Path]) -> Sight:
+    """The same, and these folders and files, as far as this user can read them."""
+    wanted = [path.absolute() for path in folders if os.access(path, os.R_OK) and path.absolute() != Path("/")]
+    new = [path for path in dict.fromkeys(wanted) if not is_within(path, known.folders)]
+    return replace(known, folders=(*known.folders, *_outermost(new)))
 
 
 def is_within(path: Path, folders: Iterable[Path]) -> bool:
