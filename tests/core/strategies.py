@@ -40,6 +40,7 @@ usages = st.one_of(
     st.just(Usage()),
     st.builds(Usage, input_tokens=st.integers(0, 200_000), output_tokens=st.integers(0, 9_000)),
     st.builds(Usage, input_tokens=st.integers(0, 9_000), output_tokens=st.just(1), is_estimated=st.booleans()),
+    st.builds(Usage, input_tokens=st.integers(2_000, 9_000), cached_tokens=st.integers(0, 2_000)),
 )
 rooms = st.sampled_from(
     [

@@ -1,6 +1,7 @@
 """Folding: total over what may stand in a log, deterministic, and never touching what was."""
 
 from dataclasses import replace
+from functools import reduce
 from typing import get_args
 
 import pytest
@@ -8,18 +9,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.core.sessions import Story, delegated, evidence, example, fact, settled, task
-from tests.core.strategies import NEEDS_ITS_PLACE, any_event
+from tests.core.strategies import NEEDS_ITS_PLACE, any_event, stories
 from xnagent.core import events as ev
 from xnagent.core import fold as folding
 from xnagent.core.checkpoint import checkpoint
 from xnagent.core.decide import decide, is_verified, outcome_of
 from xnagent.core.fold import KEPT_CAUSES, fold, fold_all
-from xnagent.core.fold_spine import KEPT_CALLS
-from xnagent.core.ids import PLANNER, AgentId, FactId, RunId, TaskId, Ticket
+from xnagent.core.fold_steps import KEPT_CALLS, STEPS
+from xnagent.core.ids import PLANNER, AgentId, CallId, FactId, RunId, TaskId, Ticket
 from xnagent.core.items import AssistantText, UserText
 from xnagent.core.messages import nudge_message, state_message
 from xnagent.core.record import final_record
-from xnagent.core.spine_events import PrefixBroken, RequestFailed, RequestRetried, SpineExtended, ToolStarted
+from xnagent.core.spine_events import (
+    PrefixBroken,
+    RequestFailed,
+    RequestRetried,
+    SpineExtended,
+    ToolFinished,
+    ToolStarted,
+)
 from xnagent.core.state import SessionState, active_runs, can_progress, has_ended, run_of, steps_of, work_of
 from xnagent.core.text import canonical
 from xnagent.core.tokens import Usage
@@ -34,6 +42,34 @@ wild = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, He
 @given(logs)
 def test_fold_takes_any_events_in_any_order_and_is_deterministic(events):
     assert fold_all(events) == fold_all(events)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(stories(), st.data())
+def test_many_events_at_once_make_the_same_state_as_one_by_one(story, data):
+    """Each state of a story is one `fold` further than the one before."""
+    cut = data.draw(st.integers(0, len(story.events)))
+    first, rest = story.events[:cut], story.events[cut:]
+    assert repr(fold_all(first)) == repr(story.states[cut])
+    before = repr(story.states[cut])
+    assert repr(fold_all(rest, story.states[cut])) == repr(story.state)
+    assert repr(story.states[cut]) == before, "what was there is not changed in place"
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(logs)
+def test_any_events_at_once_make_the_same_state_as_one_by_one(events):
+    assert repr(fold_all(events)) == repr(reduce(fold, events, SessionState()))
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at-once", "one-by-one"])
+def test_what_does_not_fit_is_refused_alike_and_leaves_the_state_as_it_was(at_once):
+    story = Story()
+    story.begin()
+    before, extra = repr(story.state), ToolFinished(agent=R1, call_id=CallId("c9"), tool="bash", text="")
+    with pytest.raises(ValueError, match="c9 is not an open call of r1"):
+        fold_all([extra], story.state) if at_once else fold(story.state, extra)
+    assert repr(story.state) == before
 
 
 @wild
@@ -66,7 +102,8 @@ def test_a_run_of_a_task_that_nobody_planned_does_not_stop_the_planner():
 
 
 def test_every_event_has_a_handler():
-    assert set(folding._HANDLERS) == set(get_args(ev.Event))
+    assert set(folding._HANDLERS) | set(STEPS) == set(get_args(ev.Event))
+    assert not set(folding._HANDLERS) & set(STEPS)
     assert set(NEEDS_ITS_PLACE) < set(get_args(ev.Event))
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -27,7 +28,7 @@ from xnagent.inspect.page.whole import page, tickets_of
 from xnagent.inspect.plain import count, money, visible
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import document
-from xnagent.store.codec import as_record
+from xnagent.store.codec import as_record, record_lines
 
 VOID = {"meta", "link", "input", "br"}
 ELEMENTS = frozenset(
@@ -243,6 +244,23 @@ def test_each_request_names_what_was_new_in_it():
             if isinstance(one.event, kinds) and one.event.agent == agent and one.seq < last
         ]
         assert all(len(story.contents[number].replies) == 1 for number in own)
+
+
+def test_ready_made_lines_of_the_log_stand_in_the_page_unless_secrets_are_known():
+    secret = Secret(name="A_KEY", value='sk-"<very>&secret-0123456789')
+    told = small(secret.value)
+    ready = replace(told, lines=lambda: record_lines(told.session, told.events))
+    pages = ["".join(page(one, texts={}, mask=Mask())) for one in (told, ready)]
+    assert island_of(pages[0]) == island_of(pages[1])
+    masked = ["".join(page(one, texts={}, mask=mask_of([secret]))) for one in (told, ready)]
+    assert masked[0] == masked[1]
+    assert "very" not in masked[1].replace("every", "")
+
+
+def island_of(text):
+    lines = text.partition('id="events">')[2].partition("</script>")[0]
+    assert "<" not in lines
+    return [json.loads(line) for line in lines.split("\n")]
 
 
 @pytest.mark.parametrize("is_live", [True, False])

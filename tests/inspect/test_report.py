@@ -17,7 +17,7 @@ from xnagent.inspect.parts import PARTS
 from xnagent.inspect.plain import count, line, money, seconds, share, table, visible
 from xnagent.inspect.reading import Reading, final_of, run_status, status_of
 from xnagent.inspect.report import COLUMNS, document, overview_text, part_text
-from xnagent.inspect.requests import cache_shares, request_rows
+from xnagent.inspect.requests import request_rows, shares_of
 
 SESSION = SessionId("s-1")
 R1 = RunId("r1")
@@ -105,7 +105,7 @@ def test_M33_a_share_counts_only_requests_that_report_it():
         (3, "planner", 1),
     ]
     assert [(row.retries, row.fault) for row in rows] == [(0, None), (1, "overloaded"), (0, "authentication")]
-    planner, worker = cache_shares(rows)
+    planner, worker = shares_of(reading().events)
     assert (planner.cached_tokens, planner.input_tokens, planner.reported) == (40, 100, 1)
     assert (worker.cached_tokens, worker.input_tokens, worker.requests) == (None, None, 1)
     cost = document(reading(), ["cost"])["cost"]

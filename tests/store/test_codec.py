@@ -16,7 +16,8 @@ from xnagent.core.masking import Secret, mask_of
 from xnagent.core.spine_events import ReplyReceived, ToolFinished, ToolStarted
 from xnagent.core.tokens import Usage
 from xnagent.errors import StoreDamagedError, StoreWriteError
-from xnagent.store.codec import as_record, decode, encode, masked, pack, unpack
+from xnagent.store.codec import as_record, decode, encode, masked, pack, record_lines, unpack
+from xnagent.store.records import Records
 
 CLASSES = typing.get_args(Event)
 
@@ -37,6 +38,30 @@ def test_every_event_class_comes_back_as_it_was(kind):
         assert repr(decode(unpack(encoding, payload, what="it"), seq=1)) == repr(event)
 
     comes_back()
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_record_line_says_what_the_record_says_in_ascii(kind):
+    @settings(max_examples=4)
+    @given(event=events_of(kind))
+    def says_the_same(event):
+        stored = [Stored(seq=seq, at="2026-01-01T00:00:00.000Z", event=encode(event)[0]) for seq in (1, 2)]
+        lines = record_lines(SessionId('s-"1'), stored)
+        assert not set(lines) - {chr(code) for code in (10, *range(32, 127))}
+        told = [json.loads(line, parse_constant=pytest.fail) for line in lines.split("\n")]
+        assert [list(one.items()) for one in told] == [
+            list(json.loads(json.dumps(as_record(SessionId('s-"1'), one))).items()) for one in stored
+        ]
+
+    says_the_same()
+
+
+def test_records_are_made_when_they_are_looked_at():
+    stored = [Stored(seq=seq, at="t", event=ProgressNoted(run=RunId("r1"), text="x")) for seq in (1, 2, 3)]
+    records = Records(SessionId("s-1"), stored)
+    assert list(records) == [as_record(SessionId("s-1"), one) for one in stored]
+    assert list(records[1:]) == list(records)[1:]
+    assert len(records) == len(stored)
 
 
 def test_the_union_is_closed_over_distinct_types():

@@ -31,7 +31,8 @@ from xnagent.cli.actions import within_actions
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_batch
 from xnagent.cli.engines import Crew, is_remote
-from xnagent.cli.options import folder_of, host_of, settings_of
+from xnagent.cli.hosting import host_of
+from xnagent.cli.options import folder_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.cli.tally import Display, PlainDisplay, Tally, told

@@ -10,7 +10,7 @@ import anyio
 
 from xnagent.app.steering import ANSWER_SECONDS, Cancelled, cancel_session
 from xnagent.cli.console import Console
-from xnagent.cli.options import host_of
+from xnagent.cli.hosting import host_of
 from xnagent.core.ids import SessionId
 from xnagent.core.text import clean
 

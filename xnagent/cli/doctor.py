@@ -21,7 +21,8 @@ from xnagent.app.host import Host
 from xnagent.app.servers import check_servers, listed_now
 from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
-from xnagent.cli.options import folder_of, home_of, models_of, settings_of
+from xnagent.cli.hosting import home_of
+from xnagent.cli.options import folder_of, models_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback
 from xnagent.core.text import Json

@@ -28,7 +28,7 @@ from xnagent.batch.remote import (
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers
 from xnagent.cli.console import Console
-from xnagent.cli.options import worker_environ
+from xnagent.cli.hosting import worker_environ
 from xnagent.errors import UsageError
 
 SERVER_OPTIONS = ("address", "namespace", "task_queue", "starts_per_second")

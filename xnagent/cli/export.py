@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from xnagent.cli.console import Console
+from xnagent.cli.hosting import host_of
 from xnagent.cli.inspect import read
-from xnagent.cli.options import host_of
 from xnagent.cli.report import STDOUT, check_target, write_whole
 from xnagent.core.ids import PLANNER, Ticket, role_of
 from xnagent.core.masking import Mask

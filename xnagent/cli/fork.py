@@ -11,7 +11,8 @@ import anyio
 from xnagent.app.forking import Fork, fork_session
 from xnagent.cli import resume
 from xnagent.cli.console import Console
-from xnagent.cli.options import OPTION_KEYS, changed_settings, host_of, models_of
+from xnagent.cli.hosting import OPTION_KEYS, host_of
+from xnagent.cli.options import changed_settings, models_of
 from xnagent.cli.resume import last_settings
 from xnagent.core.text import Json, clean
 from xnagent.errors import UsageError

@@ -6,21 +6,25 @@ import importlib
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from xnagent.cli.console import Console
+from xnagent.cli.hosting import host_of
 from xnagent.cli.looking import INSPECT_PARTS
-from xnagent.cli.options import host_of
-from xnagent.cli.wanted import wanted_of
+from xnagent.cli.skim import can_skim, skim, uncollected
+from xnagent.cli.wanted import has_wishes, wanted_of
 from xnagent.core.fold import fold_all
 from xnagent.core.text import Json
 from xnagent.errors import UsageError
 from xnagent.inspect.blocks import Block, plain
+from xnagent.inspect.filters import Wanted
 from xnagent.inspect.reading import Reading
 from xnagent.inspect.report import ANY_EVENT, document, overview_blocks, part_blocks
 from xnagent.inspect.sql import DEFAULT_ROWS, answer_blocks, ask
-from xnagent.store.codec import as_record
+from xnagent.store.codec import record_lines
 from xnagent.store.place import Place
+from xnagent.store.records import Records
 
 ANSWER_SECONDS: Final = 10.0
 """So long may a question take, once the session is read."""
@@ -29,13 +33,20 @@ ANSWER_SECONDS: Final = 10.0
 def execute(arguments: Namespace, console: Console) -> int:
     """Show the asked parts, or an overview; or answer a question in SQL."""
     parts = [part for part in INSPECT_PARTS if getattr(arguments, part, False)]
-    reading = read(host_of(arguments).place(arguments.session))
-    wanted = wanted_of(arguments, reading)
-    if hasattr(arguments, "sql"):
+    place, is_text = host_of(arguments).place(arguments.session), console.output == "text"
+    is_skimmed = not has_wishes(arguments) and can_skim(parts, is_text=is_text)
+    with uncollected():
+        reading = skim(place) if is_skimmed else read(place)
+        wanted = wanted_of(arguments, reading)
+        if not hasattr(arguments, "sql"):
+            _show(reading, parts or (["events"] if wanted != ANY_EVENT else []), console=console, wanted=wanted)
+            return 0
         if parts or wanted != ANY_EVENT:
             raise UsageError("USAGE: --sql is a question of its own; give it without parts and without filters")
         return answer(arguments, reading, console=console)
-    parts = parts or (["events"] if wanted != ANY_EVENT else [])
+
+
+def _show(reading: Reading, parts: Sequence[str], *, console: Console, wanted: Wanted) -> None:
     if console.output != "text":
         console.record(document(reading, parts, wanted=wanted))
     elif parts:
@@ -44,7 +55,6 @@ def execute(arguments: Namespace, console: Console) -> int:
         )
     else:
         show(console, overview_blocks(reading, mask=console.mask))
-    return 0
 
 
 def answer(arguments: Namespace, reading: Reading, *, console: Console) -> int:
@@ -80,6 +90,7 @@ def read(place: Place) -> Reading:
         session=session,
         state=fold_all(stored.event for stored in events),
         events=events,
-        records=[as_record(session, stored) for stored in events],
+        records=Records(session, events),
+        lines=partial(record_lines, session, events),
         is_live=is_live,
     )

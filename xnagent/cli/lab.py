@@ -11,8 +11,9 @@ from typing import Final
 
 from xnagent.app.host import Host
 from xnagent.cli.console import Console
+from xnagent.cli.hosting import host_of
 from xnagent.cli.looking import LAB_PROVIDERS
-from xnagent.cli.options import host_of, settings_of
+from xnagent.cli.options import settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import catalog_of, model_entry
 from xnagent.errors import UsageError

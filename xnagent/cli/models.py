@@ -6,7 +6,8 @@ import os
 from argparse import Namespace
 
 from xnagent.cli.console import Console
-from xnagent.cli.options import folder_of, home_of, settings_of
+from xnagent.cli.hosting import home_of
+from xnagent.cli.options import folder_of, settings_of
 from xnagent.config import ModelTable
 from xnagent.config.entry import catalog_of
 from xnagent.core.text import Json

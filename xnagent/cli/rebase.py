@@ -16,7 +16,8 @@ from xnagent.app.host import Host
 from xnagent.app.replay import tickets_for
 from xnagent.app.steering import ask_for_rebases
 from xnagent.cli.console import Console
-from xnagent.cli.options import changed_settings, host_of
+from xnagent.cli.hosting import host_of
+from xnagent.cli.options import changed_settings
 from xnagent.cli.resume import last_settings
 from xnagent.config import Settings
 from xnagent.config.entry import Role, model_chain

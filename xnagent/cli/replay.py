@@ -9,8 +9,8 @@ from typing import Final, cast
 
 from xnagent.app.replay import Difference, Replayed, replay, request_bytes
 from xnagent.cli.console import Console
+from xnagent.cli.hosting import host_of
 from xnagent.cli.inspect import read
-from xnagent.cli.options import host_of
 from xnagent.cli.request import difference
 from xnagent.core.text import Json, canonical
 from xnagent.errors import UsageError

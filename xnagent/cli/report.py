@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from xnagent.cli.console import Console
+from xnagent.cli.hosting import host_of
 from xnagent.cli.inspect import read
-from xnagent.cli.options import host_of
+from xnagent.cli.skim import uncollected
 from xnagent.core.ids import Ticket
 from xnagent.core.text import Json, clean
 from xnagent.errors import StoreWriteError, UsageError
@@ -32,7 +31,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     if not is_piped:
         check_target(target)
     place = host_of(arguments).place(arguments.session)
-    with _uncollected():
+    with uncollected():
         reading = read(place)
         pieces = page(reading, texts=_patches(place, reading), mask=console.mask)
         content = b"".join(clean(piece).encode() for piece in pieces)
@@ -50,18 +49,6 @@ def execute(arguments: Namespace, console: Console) -> int:
         console.record(record)
     console.say(f"report of {reading.session}: {target} ({len(content):,} bytes)")
     return 0
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without searches for garbage: millions of values are made here, and all of them are kept to the end."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _patches(place: Place, reading: Reading) -> dict[str, str]:

@@ -14,8 +14,8 @@ from xnagent.app.replay import request_bytes
 from xnagent.app.supposing import suppose
 from xnagent.cli.console import Console
 from xnagent.cli.explained import as_fields, explained, supposed
+from xnagent.cli.hosting import host_of
 from xnagent.cli.inspect import show
-from xnagent.cli.options import host_of
 from xnagent.core.events import Stored
 from xnagent.core.text import Json, canonical
 from xnagent.errors import UsageError

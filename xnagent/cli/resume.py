@@ -15,7 +15,8 @@ from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.forecast import Standing, forecast_record, forecast_text, forecasts, whole_forecast
-from xnagent.cli.options import changed_settings, chosen_roles, host_of, models_of
+from xnagent.cli.hosting import host_of
+from xnagent.cli.options import changed_settings, chosen_roles, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
 from xnagent.config import Settings

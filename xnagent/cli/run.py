@@ -18,7 +18,8 @@ from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_session
 from xnagent.cli.follow import Follower
-from xnagent.cli.options import folder_of, host_of, models_of, settings_of
+from xnagent.cli.hosting import host_of
+from xnagent.cli.options import folder_of, models_of, settings_of
 from xnagent.cli.session import drive
 from xnagent.config import Settings
 from xnagent.config.entry import Role

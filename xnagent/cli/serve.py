@@ -12,7 +12,7 @@ import anyio
 import anyio.abc
 
 from xnagent.cli.console import Console
-from xnagent.cli.options import host_of
+from xnagent.cli.hosting import host_of
 from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.dashboard.plan import Plan, Ready

@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from xnagent.cli.console import Console
-from xnagent.cli.options import host_of
+from xnagent.cli.hosting import host_of
 from xnagent.core.text import Json
 from xnagent.inspect.plain import line, money, table
 from xnagent.store.sessions import SessionRow, status_of

@@ -5,12 +5,21 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from xnagent.config.keys import nearest
 from xnagent.core.ids import PLANNER
 from xnagent.errors import UsageError
 from xnagent.inspect.filters import Wanted, event_kinds
 from xnagent.inspect.reading import Reading
+
+WISHES: Final = ("sql", "kind", "agent", "task", "from_seq", "to_seq", "since", "until", "limit")
+"""The options that ask for some of the events, or about them."""
+
+
+def has_wishes(arguments: Namespace) -> bool:
+    """Whether there are such options: then every event has to be read."""
+    return any(hasattr(arguments, name) for name in WISHES)
 
 
 def wanted_of(arguments: Namespace, reading: Reading) -> Wanted:

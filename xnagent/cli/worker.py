@@ -14,7 +14,7 @@ from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers, end_with_stdin
 from xnagent.cli.console import Console
 from xnagent.cli.engines import is_remote, workers_engine
-from xnagent.cli.options import host_of
+from xnagent.cli.hosting import host_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.core.record import SIGNAL_EXIT_CODE

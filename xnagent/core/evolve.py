@@ -1,9 +1,9 @@
-"""`dataclasses.replace` for the values that every event copies: the same result, in less than half of the time."""
+"""`dataclasses.replace` for the values that every event copies: the same result, in less than a fifth of the time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import fields
+from dataclasses import fields, make_dataclass
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,34 +14,47 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """How the fields of a slotted class are read and set."""
+class _Copier:
+    """How the fields of a slotted class are read, and into what they are written."""
 
     read: Callable[[Any], tuple[object, ...]]
     """All at once."""
-    setters: tuple[Callable[[object, object], None], ...]
-    by_name: dict[str, Callable[[object, object], None]]
-    """The same."""
+    twin: Callable[..., Any]
+    """A class with the same slots that is not frozen: Python sets its fields quickly, and lets it change its class."""
 
 
 @cache
-def _parts_of(kind: Hashable) -> _Parts:
-    slotted = cast("type[Any]", kind)
-    names = [field.name for field in fields(slotted)]
-    by_name = {name: getattr(slotted, name).__set__ for name in names}
-    return _Parts(read=attrgetter(*names), setters=tuple(by_name.values()), by_name=by_name)
+def _copier_of(kind: Hashable) -> _Copier:
+    names = [field.name for field in fields(cast("type[Any]", kind))]
+    twin = make_dataclass("Twin", [(name, object) for name in names], slots=True, eq=False, repr=False)
+    read = attrgetter(*names)
+    return _Copier(read=read if len(names) > 1 else lambda value: (read(value),), twin=twin)
+
+
+def thawed(value: Value) -> Value:
+    """A copy of a slotted dataclass whose fields can be set, until it is `frozen`: nobody else may get it before."""
+    copier = _copier_of(cast("Hashable", type(value)))
+    return cast("Value", copier.twin(*copier.read(value)))
+
+
+def frozen(copy: object, kind: type[Value]) -> Value:
+    """The same object, from now on a value of its own class again."""
+    copy.__class__ = kind
+    return cast("Value", copy)
 
 
 def _evolved(value: Value, /, **changes: object) -> Value:
     """A copy of a slotted dataclass without `__post_init__`, with some fields changed; KeyError for an unknown name."""
     kind: type[Any] = type(value)
-    parts = _parts_of(cast("Hashable", kind))
-    copy: Value = object.__new__(kind)
-    for setter, part in zip(parts.setters, parts.read(value), strict=True):
-        setter(copy, part)
-    for name, part in changes.items():
-        parts.by_name[name](copy, part)
-    return copy
+    copier = _copier_of(cast("Hashable", kind))
+    copy = copier.twin(*copier.read(value))
+    try:
+        for name, part in changes.items():
+            setattr(copy, name, part)
+    except AttributeError as error:
+        raise KeyError(error.name) from error
+    copy.__class__ = kind
+    return cast("Value", copy)
 
 
 if TYPE_CHECKING:
@@ -49,4 +62,4 @@ if TYPE_CHECKING:
 else:
     evolve = _evolved
 
-__all__ = ["evolve"]
+__all__ = ["evolve", "frozen", "thawed"]

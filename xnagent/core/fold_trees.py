@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from xnagent.core.evolve import evolve
@@ -20,18 +19,15 @@ def with_tree(state: SessionState, agent: AgentId, *, tree: TreeLog) -> SessionS
     return evolve(state, work=work)
 
 
-def touched(state: SessionState, agent: AgentId) -> SessionState:
-    """A call began that may change the tree: what is saved is older than it."""
-    log = work_of(state, agent)
-    if RunId(agent) not in state.board.runs or log.steps in log.tree.unsaved:
-        return state
-    return with_tree(state, agent, tree=replace(log.tree, unsaved=(*log.tree.unsaved, log.steps)))
+def with_touch(tree: TreeLog, step: int) -> TreeLog:
+    """A call began in this step that may change the tree: what is saved is older than it."""
+    return tree if step in tree.unsaved else evolve(tree, unsaved=(*tree.unsaved, step))
 
 
 def told(state: SessionState, agent: AgentId) -> SessionState:
     """The Worker has read what became of its tree."""
     tree = work_of(state, agent).tree
-    return state if tree.restored is None else with_tree(state, agent, tree=replace(tree, restored=None))
+    return state if tree.restored is None else with_tree(state, agent, tree=evolve(tree, restored=None))
 
 
 def taken(state: SessionState, run: RunId, *, commit: str, patch: Ticket) -> SessionState:
@@ -39,7 +35,7 @@ def taken(state: SessionState, run: RunId, *, commit: str, patch: Ticket) -> Ses
     if run not in state.board.runs:
         return state
     tree = work_of(state, agent_of(run)).tree
-    return with_tree(state, agent_of(run), tree=replace(tree, patches=(patch,), commit=commit, unsaved=()))
+    return with_tree(state, agent_of(run), tree=evolve(tree, patches=(patch,), commit=commit, unsaved=()))
 
 
 def _run_tree_saved(state: SessionState, event: RunTreeSaved) -> SessionState:
@@ -49,7 +45,7 @@ def _run_tree_saved(state: SessionState, event: RunTreeSaved) -> SessionState:
     tree = work_of(state, agent_of(event.run)).tree
     before = () if event.since == run.base else tree.patches
     patches = before if event.patch is None else (*before, event.patch)
-    tree = replace(tree, patches=patches, commit=event.commit, unsaved=())
+    tree = evolve(tree, patches=patches, commit=event.commit, unsaved=())
     return with_tree(state, agent_of(event.run), tree=tree)
 
 
@@ -59,7 +55,7 @@ def _run_tree_restored(state: SessionState, event: RunTreeRestored) -> SessionSt
         return state
     tree = work_of(state, agent_of(event.run)).tree
     earlier = () if tree.restored is None else tree.restored.lost
-    restored = replace(event, lost=tuple(sorted({*earlier, *event.lost})))
+    restored = evolve(event, lost=tuple(sorted({*earlier, *event.lost})))
     is_bare = event.commit == run.base
     tree = TreeLog(
         patches=() if is_bare else tree.patches,

@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from typing import Final
 
 from xnagent.core.caching import CacheRule, predicted_tokens
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import AgentId
 from xnagent.core.pricing import Price, cost_usd, short_write_usd
 from xnagent.core.tokens import Usage
@@ -50,7 +51,8 @@ class AgentUse:
 def add_use(use: AgentUse, usage: Usage, *, price_usd: float | None) -> AgentUse:
     """The use with one more request, which cost `price_usd`."""
     size = usage.input_tokens or 0
-    return AgentUse(
+    return evolve(
+        use,
         steps=use.steps + 1,
         first_tokens=use.first_tokens if use.steps else size,
         peak_tokens=max(use.peak_tokens, size),

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import Any, cast
 
 from xnagent.core.board import Board
-from xnagent.core.evolve import evolve
+from xnagent.core.evolve import evolve, frozen, thawed
 from xnagent.core.ids import TICKET, AgentId, CallId, Ticket
 from xnagent.core.items import Item, ReplyItem, ToolCall, ToolResult, calls_of
 from xnagent.core.lifetime import Wait, with_wait
@@ -141,25 +142,111 @@ def held_by(spine: Spine, manifest: str) -> int | None:
     return spine.held_tokens if spine.held_manifest in {"", manifest} else None
 
 
+class SpineDraft:
+    """A spine that a request's events change in place, so that none of them copies what it does not change.
+
+    What raises leaves it as it is.
+    """
+
+    __slots__ = ("_added", "spine")
+
+    def __init__(self, spine: Spine) -> None:
+        self.spine = thawed(spine)
+        """All but the items that were added; to be read only."""
+        self._added: list[Item] = []
+
+    def whole(self) -> Spine:
+        """The spine. The draft ends with it."""
+        own, added = cast("Any", self.spine), self._added
+        if added:
+            own.items = (*own.items, *added)
+            own.call_ids = own.call_ids.union(call.call_id for call in calls_of(added))
+        return frozen(own, Spine)
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """Append items; raises ValueError while calls are open, because it would part them from results."""
+        spine = self.spine
+        if spine.open_calls:
+            waiting = ", ".join(call.call_id for call in spine.open_calls if call.call_id not in spine.results)
+            message = f"the spine of {spine.agent} has open calls ({waiting}); nothing may stand before their results"
+            raise ValueError(message)
+        self._append(items)
+
+    def _append(self, items: Sequence[Item]) -> None:
+        own: Any = self.spine
+        more = estimate_items(items)
+        if not own.items and not self._added:
+            own.first_tokens = estimate_items(items[: own.head])
+        self._added += items
+        own.tokens += more
+        own.tokens_since_anchor += more
+
+    def start_request(self, started: RequestStarted, *, has_runs: bool) -> None:
+        """The spine as it is goes out; what it could have dropped is read once more."""
+        own: Any = self.spine
+        if own.pending_request is None:
+            own.waits = with_wait(own.waits, started.waited_seconds, had_runs=own.had_runs)
+            own.rent = _rent(own.rent, started)
+            own.requests += 1
+        own.pending_request = started.request
+        own.sent_estimate = started.estimate_tokens
+        own.sent_tokens = own.tokens
+        own.sent_items = started.items
+        own.sent_sha256 = started.sha256
+        own.sent_manifest = started.manifest
+        own.sent_ceiling_usd = started.ceiling_usd
+        own.sent_ceiling_tokens = started.ceiling_tokens
+        own.long_items = started.long_items
+        own.had_runs = has_runs
+        own.told_tokens = own.tokens_to_state
+
+    def add_reply(self, items: Sequence[ReplyItem], *, usage: Usage) -> None:
+        """Append a whole reply; its calls are open until each has a result."""
+        self.extend(items)
+        own: Any = self.spine
+        own.open_calls = calls_of(items)
+        own.pending_request = None
+        own.unanswered_rebases = 0
+        total = _reported_total(usage, own.sent_estimate)
+        if total is not None:
+            own.anchor_tokens = total
+            own.held_tokens = usage.input_tokens
+            own.held_manifest = own.sent_manifest
+            own.tokens_since_anchor = 0
+
+    def add_result(self, result: ToolResult) -> None:
+        """Take one result; with the last one all are appended in the order of the calls (I3, T31).
+
+        A result for a call that is not open, or a second one, raises ValueError.
+        """
+        own: Any = self.spine
+        if all(call.call_id != result.call_id for call in own.open_calls) or result.call_id in own.results:
+            message = f"{result.call_id} is not an open call of {own.agent}"
+            raise ValueError(message)
+        results = {**own.results, result.call_id: result}
+        if len(results) < len(own.open_calls):
+            own.results = results
+            return
+        self._append([results[call.call_id] for call in own.open_calls])
+        own.open_calls, own.results, own.wholes = (), {}, {}
+
+    def take_whole(self, call_id: CallId, whole: Whole) -> None:
+        """Remember what a result is a part of, as long as its step is open."""
+        own: Any = self.spine
+        if own.open_calls:
+            own.wholes = {**own.wholes, call_id: whole}
+
+    def want(self, tokens: int) -> None:
+        """More of what would come back after the next rebase."""
+        own: Any = self.spine
+        own.wanted_tokens += tokens
+
+
 def extend(spine: Spine, items: Sequence[Item]) -> Spine:
     """Append items at the end; raises ValueError while calls are open, because it would part them from results."""
-    if spine.is_open:
-        waiting = ", ".join(call.call_id for call in spine.open_calls if call.call_id not in spine.results)
-        message = f"the spine of {spine.agent} has open calls ({waiting}); nothing may stand before their results"
-        raise ValueError(message)
-    return _appended(spine, items)
-
-
-def _appended(spine: Spine, items: Sequence[Item]) -> Spine:
-    more = estimate_items(items)
-    return evolve(
-        spine,
-        items=(*spine.items, *items),
-        first_tokens=spine.first_tokens if spine.items else estimate_items(items[: spine.head]),
-        call_ids=spine.call_ids.union(call.call_id for call in calls_of(items)),
-        tokens=spine.tokens + more,
-        tokens_since_anchor=spine.tokens_since_anchor + more,
-    )
+    draft = SpineDraft(spine)
+    draft.extend(items)
+    return draft.whole()
 
 
 def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, cursor: int, is_delta: bool) -> Spine:
@@ -178,25 +265,9 @@ def extend_with_state(spine: Spine, items: Sequence[Item], *, board: Board, curs
 
 def start_request(spine: Spine, started: RequestStarted, *, has_runs: bool = False) -> Spine:
     """The spine as it is goes out; what it could have dropped is read once more."""
-    is_repeat = spine.pending_request is not None
-    waited = None if is_repeat else started.waited_seconds
-    return evolve(
-        spine,
-        pending_request=started.request,
-        sent_estimate=started.estimate_tokens,
-        sent_tokens=spine.tokens,
-        sent_items=started.items,
-        sent_sha256=started.sha256,
-        sent_manifest=started.manifest,
-        sent_ceiling_usd=started.ceiling_usd,
-        sent_ceiling_tokens=started.ceiling_tokens,
-        long_items=started.long_items,
-        waits=with_wait(spine.waits, waited, had_runs=spine.had_runs),
-        had_runs=has_runs,
-        requests=spine.requests + (not is_repeat),
-        told_tokens=spine.tokens_to_state,
-        rent=spine.rent if is_repeat else _rent(spine.rent, started),
-    )
+    draft = SpineDraft(spine)
+    draft.start_request(started, has_runs=has_runs)
+    return draft.whole()
 
 
 def _rent(rent: Rent, started: RequestStarted) -> Rent:
@@ -209,19 +280,9 @@ def _rent(rent: Rent, started: RequestStarted) -> Rent:
 
 def add_reply(spine: Spine, items: Sequence[ReplyItem], *, usage: Usage) -> Spine:
     """Append a whole reply; its calls are open until each has a result."""
-    longer = extend(spine, items)
-    total = _reported_total(usage, spine.sent_estimate)
-    is_told = total is not None
-    return evolve(
-        longer,
-        open_calls=calls_of(items),
-        pending_request=None,
-        unanswered_rebases=0,
-        anchor_tokens=total if is_told else longer.anchor_tokens,
-        held_tokens=usage.input_tokens if is_told else longer.held_tokens,
-        held_manifest=spine.sent_manifest if is_told else longer.held_manifest,
-        tokens_since_anchor=0 if is_told else longer.tokens_since_anchor,
-    )
+    draft = SpineDraft(spine)
+    draft.add_reply(items, usage=usage)
+    return draft.whole()
 
 
 def _reported_total(usage: Usage, estimated_input: int) -> int | None:
@@ -235,21 +296,9 @@ def add_result(spine: Spine, result: ToolResult) -> Spine:
 
     A result for a call that is not open, or a second one, raises ValueError.
     """
-    if all(call.call_id != result.call_id for call in spine.open_calls) or result.call_id in spine.results:
-        message = f"{result.call_id} is not an open call of {spine.agent}"
-        raise ValueError(message)
-    results = {**spine.results, result.call_id: result}
-    if len(results) < len(spine.open_calls):
-        return evolve(spine, results=results)
-    ordered = [results[call.call_id] for call in spine.open_calls]
-    return evolve(_appended(spine, ordered), open_calls=(), results={}, wholes={})
-
-
-def with_whole(spine: Spine, call_id: CallId, *, whole: Whole | None) -> Spine:
-    """Remember what a result is a part of, as long as its step is open."""
-    if whole is None or not spine.is_open:
-        return spine
-    return evolve(spine, wholes={**spine.wholes, call_id: whole})
+    draft = SpineDraft(spine)
+    draft.add_result(result)
+    return draft.whole()
 
 
 def replace_result(spine: Spine, call_id: CallId, *, text: str) -> Spine:

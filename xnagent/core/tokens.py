@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from operator import attrgetter
 from typing import Final, assert_never
 
+from xnagent.core.evolve import evolve
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.values import dataclass
 
@@ -49,15 +49,23 @@ class Usage:
     """The provider gave no usable numbers; these are ours."""
 
 
-_COUNTED: Final = tuple(field.name for field in fields(Usage) if field.name != "is_estimated")
-_COUNTS: Final = attrgetter(*_COUNTED)
+COUNTED: Final = tuple(field.name for field in fields(Usage) if field.name != "is_estimated")
+"""The fields that are numbers of tokens."""
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum; a number that either side knows is kept, unknown plus unknown stays unknown."""
-    pairs = zip(_COUNTS(left), _COUNTS(right), strict=True)
-    total = dict(zip(_COUNTED, (_plus(one, other) for one, other in pairs), strict=True))
-    return Usage(**total, is_estimated=left.is_estimated or right.is_estimated)
+    return evolve(
+        left,
+        input_tokens=_plus(left.input_tokens, right.input_tokens),
+        cached_tokens=_plus(left.cached_tokens, right.cached_tokens),
+        cache_write_tokens=_plus(left.cache_write_tokens, right.cache_write_tokens),
+        cache_write_short_tokens=_plus(left.cache_write_short_tokens, right.cache_write_short_tokens),
+        cache_write_long_tokens=_plus(left.cache_write_long_tokens, right.cache_write_long_tokens),
+        output_tokens=_plus(left.output_tokens, right.output_tokens),
+        reasoning_tokens=_plus(left.reasoning_tokens, right.reasoning_tokens),
+        is_estimated=left.is_estimated or right.is_estimated,
+    )
 
 
 def _plus(left: int | None, right: int | None) -> int | None:

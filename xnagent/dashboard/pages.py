@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -80,9 +81,10 @@ async def _session(watch: Watch, offers: Offers) -> str:
     log, cursor = watch.log, watch.cursor
     shown = {name: part.html for name, part in watch.parts.items()}
     requests = await in_thread(lambda: ledger_section(log))
-    shown |= {"requests": requests, "log": section("log", "Log", log_section(log.records[: cursor.seq]))}
+    kinds = Counter(str(record["type"]) for record in log.records[: cursor.seq])
+    shown |= {"requests": requests, "log": section("log", "Log", log_section(kinds))}
     shown["overview"] = joined([shown["overview"], live_section(watch, cursor, offers=offers)])
-    nothing = Sheet(shown={}, story=Story(), texts={})
+    nothing = Sheet(shown={}, story=Story(), kinds=kinds, texts={})
     sections = [shown[name] if name in shown else make(nothing) for name, make in SECTIONS.items()]
     ledger = [written(log.rows[number]) for number in sorted(log.rows)]
     islands = [*island_of("events", log.lines[: cursor.seq]), *island_of("ledger", ledger)]

@@ -12,7 +12,7 @@ from xnagent.core.text import Json
 from xnagent.core.tokens import Usage, add_usage
 from xnagent.inspect.foreseen import session_outcome
 from xnagent.inspect.reading import Reading, ledger_of
-from xnagent.inspect.requests import CacheShare, RequestRow, cache_shares, role_of_row
+from xnagent.inspect.requests import CacheShare, RequestRow, role_of_row, shares_of
 
 Totals = dict[str, Json]
 
@@ -26,7 +26,7 @@ def cost(reading: Reading) -> dict[str, Json]:
     rows = ledger_of(reading)
     replied = [row for row in rows if row.finish is not None]
     return {
-        "by_role": {share.role: _role(reading, share, rows=replied) for share in cache_shares(rows)},
+        "by_role": {share.role: _role(reading, share, rows=replied) for share in shares_of(reading.events)},
         "by_model": {model: _model(reading, model, rows=replied) for model in sorted(reading.state.model_totals)},
         "by_task": _by_task(reading, replied),
         "total_usd": spent_usd(reading.state),

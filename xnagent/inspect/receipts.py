@@ -44,6 +44,21 @@ NOTHING: Final[Mapping[str, Json]] = {
     "detail": "",
 }
 """What a row says that is no receipt."""
+TOLD: Final = frozenset(
+    {
+        ModelReplaced,
+        PrefixBroken,
+        RebaseRefused,
+        RebasesSuspended,
+        ReplyReceived,
+        SpineExtended,
+        SpineRebased,
+        SummaryFailed,
+        SummaryMade,
+        ToolsChanged,
+    }
+)
+"""The kinds of events that rows are made of."""
 
 
 @dataclass(slots=True)
@@ -83,7 +98,7 @@ def rebase_rows(events: Iterable[Stored]) -> list[Row]:
     """The rows in the order of the log."""
     rows: list[Row] = []
     course = _Course()
-    for stored in events:
+    for stored in (one for one in events if type(one.event) in TOLD):
         row = _row(stored, course)
         if row is not None:
             rows.append({"seq": stored.seq, "at": stored.at, **row})

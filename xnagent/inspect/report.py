@@ -17,7 +17,7 @@ from xnagent.inspect.foreseen import outcome_line
 from xnagent.inspect.parts import PARTS, Rows, known_parts, window_warnings
 from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share
 from xnagent.inspect.reading import Reading, final_of, status_of
-from xnagent.inspect.requests import cache_shares, request_rows
+from xnagent.inspect.requests import shares_of
 from xnagent.inspect.trees import delta_tree, fact_tree, run_tree
 
 ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
@@ -118,7 +118,7 @@ def overview_blocks(reading: Reading, *, mask: Mask = NO_MASK) -> Sequence[Block
     state, record = reading.state, cast("dict[str, Any]", final_record(reading.state))
     settled = state.settled
     status = status_of(reading) + (f" (exit code {settled.exit_code})" if settled else "")
-    spine, shares = record["spine"], cache_shares(request_rows(reading.events))
+    spine, shares = record["spine"], shares_of(reading.events)
     rows = [
         ("session", str(reading.session)),
         ("status", status),

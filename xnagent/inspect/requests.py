@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from xnagent.core.events import Stored
+from xnagent.core.evolve import evolve
 from xnagent.core.ids import AgentId, owner_of, role_of
 from xnagent.core.occupancy import filled_share
 from xnagent.core.rebase import Room
@@ -105,7 +106,7 @@ class _Known:
         if broken is None or first not in {None, event.request}:
             return row
         self.replaced[event.agent] = broken, event.request
-        return replace(row, replaced=broken)
+        return evolve(row, replaced=broken)
 
     def _row(self, event: RequestStarted, at: str) -> RequestRow:
         manifest = self.manifests.get(event.manifest)
@@ -145,7 +146,7 @@ class Ledger:
             case RequestStarted():
                 rows[event.request] = self.known.started(event, stored.at)
             case CacheDrifted() if event.request in rows:
-                rows[event.request] = replace(rows[event.request], cache_miss=event.cause)
+                rows[event.request] = evolve(rows[event.request], cache_miss=event.cause)
             case ReplyReceived() | RequestRetried() | RequestFailed() if event.request in rows:
                 rows[event.request] = _updated(rows[event.request], event)
             case _:
@@ -166,11 +167,11 @@ def _window_share(tokens: int, manifest: ManifestRecorded) -> float | None:
 def _updated(row: RequestRow, event: ReplyReceived | RequestRetried | RequestFailed) -> RequestRow:
     match event:
         case RequestRetried():
-            return replace(row, retries=row.retries + 1, fault=event.fault)
+            return evolve(row, retries=row.retries + 1, fault=event.fault)
         case RequestFailed():
-            return replace(row, fault=event.fault, note=event.detail)
+            return evolve(row, fault=event.fault, note=event.detail)
         case ReplyReceived():
-            return replace(
+            return evolve(
                 row,
                 usage=event.usage,
                 cost_usd=event.cost_usd,
@@ -194,11 +195,21 @@ class CacheShare:
     cached_tokens: int | None
 
 
-def cache_shares(rows: Iterable[RequestRow]) -> list[CacheShare]:
+def shares_of(events: Iterable[Stored]) -> list[CacheShare]:
     """One for each role, None where nothing was reported: unknown is not 0 (M33)."""
-    replied = [row for row in rows if row.finish is not None]
-    roles = ("planner", "worker", *([SUMMARY_ROLE] if any(row.purpose == SUMMARY_ROLE for row in replied) else []))
-    return [_share(role, [row for row in replied if role_of_row(row) == role]) for role in roles]
+    told: dict[int, tuple[AgentId, Usage | None]] = {}
+    for stored in events:
+        event = stored.event
+        if isinstance(event, RequestStarted):
+            told[event.request] = event.agent, None
+        elif isinstance(event, ReplyReceived) and event.request in told:
+            told[event.request] = told[event.request][0], event.usage
+    return _shares([(role_of(agent), usage) for agent, usage in told.values() if usage is not None])
+
+
+def _shares(replied: list[tuple[str, Usage]]) -> list[CacheShare]:
+    roles = ("planner", "worker", *([SUMMARY_ROLE] if any(role == SUMMARY_ROLE for role, _ in replied) else []))
+    return [_share(role, [usage for own, usage in replied if own == role]) for role in roles]
 
 
 def role_of_row(row: RequestRow) -> str:
@@ -206,15 +217,15 @@ def role_of_row(row: RequestRow) -> str:
     return SUMMARY_ROLE if row.purpose == SUMMARY_ROLE else role_of(row.agent)
 
 
-def _share(role: str, rows: list[RequestRow]) -> CacheShare:
+def _share(role: str, usages: list[Usage]) -> CacheShare:
     reported = [
-        (row.usage.input_tokens, row.usage.cached_tokens)
-        for row in rows
-        if row.usage.input_tokens is not None and row.usage.cached_tokens is not None and not row.usage.is_estimated
+        (usage.input_tokens, usage.cached_tokens)
+        for usage in usages
+        if usage.input_tokens is not None and usage.cached_tokens is not None and not usage.is_estimated
     ]
     return CacheShare(
         role=role,
-        requests=len(rows),
+        requests=len(usages),
         reported=len(reported),
         input_tokens=sum(whole for whole, _ in reported) if reported else None,
         cached_tokens=sum(part for _, part in reported) if reported else None,

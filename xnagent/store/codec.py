@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from xnagent.core.events import Event, Stored
+from xnagent.core.events import Event, SessionStarted, Stored
 from xnagent.core.ids import SessionId
 from xnagent.core.masking import Mask
 from xnagent.core.spine_events import ManifestRecorded, ReplyReceived, SpineExtended, SpineRebased
@@ -57,9 +59,15 @@ def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Annotated[Event, Field(discriminator="type")], config=ConfigDict(ser_json_inf_nan="constants"))
 
 
+@cache
+def _validate() -> Callable[[bytes], Event]:
+    """The adapter's own work, without a call around it: it is done for each event of a log."""
+    return _adapter().validator.validate_json
+
+
 def prepare() -> None:
     """Make what reads and writes events, which takes a moment, before anybody waits for it."""
-    _adapter()
+    _validate()
 
 
 def encode(event: Event) -> tuple[Event, bytes]:
@@ -116,7 +124,7 @@ def masked(event: Event, content: bytes, *, mask: Mask) -> tuple[Event, bytes]:
 def decode(content: bytes, *, seq: int) -> Event:
     """The event that `encode` turned into these bytes. Raises StoreDamagedError with the event's number."""
     try:
-        return _adapter().validate_json(content)
+        return _validate()(content)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
@@ -153,13 +161,45 @@ def as_record(session: SessionId, stored: Stored) -> dict[str, Json]:
     A number that JSON cannot say is null.
     """
     told = _adapter().dump_python(stored.event, mode="json", warnings="error")
-    fields: dict[str, Json] = {name: _sayable(value) for name, value in told.items()}
+    fields: dict[str, Json] = {name: value if type(value) in PLAIN else _sayable(value) for name, value in told.items()}
     return {"type": fields.pop("type"), "session": session, "seq": stored.seq, "at": stored.at, **fields}
+
+
+PLAIN: Final = frozenset({str, int, bool, type(None)})
+"""What JSON can always say."""
 
 
 def _sayable(value: Json) -> Json:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _sayable(part) for name, part in value.items()}
+        return {name: part if type(part) in PLAIN else _sayable(part) for name, part in value.items()}
     return [_sayable(part) for part in value] if isinstance(value, list) else value
+
+
+def record_lines(session: SessionId, events: Iterable[Stored]) -> str:
+    """What `as_record` makes of the events, as JSON in nothing but printable ASCII, one on each line."""
+    lines = b"\n".join(_record_line(session, stored) for stored in events).decode()
+    return _WIDE.sub(lambda found: json.dumps(found[0])[1:-1], lines)
+
+
+def _record_line(session: SessionId, stored: Stored) -> bytes:
+    """The fields as they are dumped, without the type at their end: it goes to the front.
+
+    The first event names its session, as every record does: there the two are one field.
+    """
+    content, end = _dump()(stored.event), f',"type":"{stored.event.type}"}}'.encode()
+    if isinstance(stored.event, SessionStarted) or not content.endswith(end):
+        return json.dumps(as_record(session, stored), separators=(",", ":")).encode()
+    head = {"type": stored.event.type, "session": session, "seq": stored.seq, "at": stored.at}
+    begin = json.dumps(head, separators=(",", ":")).encode()
+    return b"".join((begin[:-1], b",", content[1 : -len(end)], b"}"))
+
+
+_WIDE: Final = re.compile("[^\n -~]+")
+
+
+@cache
+def _dump() -> Callable[[Event], bytes]:
+    """Other than for the log, what JSON cannot say is null."""
+    return TypeAdapter(Annotated[Event, Field(discriminator="type")]).serializer.to_json

@@ -46,9 +46,9 @@ class FilePlace:
         """As the file says, whatever it is called."""
         return read_session(self.path)
 
-    def events(self, *, after: int = 0) -> Iterator[Stored]:
+    def events(self, *, after: int = 0, is_outline: bool = False) -> Iterator[Stored]:
         """Through a read-only connection."""
-        return read_events(self.path, after=after)
+        return read_events(self.path, after=after, is_outline=is_outline)
 
     def history(self, agent: AgentId) -> tuple[Stored, ...]:
         """Through a read-only connection."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from xnagent.core.events import Stored
-from xnagent.core.fold import fold
+from xnagent.core.fold import Folding
 from xnagent.core.state import SessionState
 from xnagent.errors import StoreDamagedError, StoreWriteError
 
@@ -16,16 +16,16 @@ FOLD_FAULTS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, V
 
 def fold_stored(events: Iterable[Stored]) -> SessionState:
     """The state that a file holds. Raises StoreDamagedError with the number of the first event that does not fit."""
-    state = SessionState()
+    folding = Folding()
     for stored in events:
         try:
-            state = fold(state, stored.event)
+            folding.take(stored.event)
         except FOLD_FAULTS as error:
             raise StoreDamagedError(
                 f"STORE_EVENT_DAMAGED: event {stored.seq} ({stored.event.type}) does not fit the events before it: "
                 f"{error}. The file was left as it is; its events can be read, but it cannot be resumed."
             ) from error
-    return state
+    return folding.state
 
 
 def fold_new(state: SessionState, events: Iterable[Stored]) -> SessionState:
@@ -33,12 +33,13 @@ def fold_new(state: SessionState, events: Iterable[Stored]) -> SessionState:
 
     Raises StoreWriteError: what cannot be folded must not be stored, or the session could never be opened again.
     """
+    folding = Folding(state)
     for stored in events:
         try:
-            state = fold(state, stored.event)
+            folding.take(stored.event)
         except FOLD_FAULTS as error:
             raise StoreWriteError(
                 f"STORE_EVENT_REFUSED: a {stored.event.type} event does not fit the log: {error}. "
                 f"Nothing of this append was stored, everything before it is intact."
             ) from error
-    return state
+    return folding.state

@@ -102,8 +102,11 @@ class Place(Protocol):
     def read_session(self) -> SessionId:
         """The id of the session. Raises UsageError if there is none."""
 
-    def events(self, *, after: int = 0) -> Iterator[Stored]:
-        """The committed events with a greater number, in order. Raises StoreError at the first damaged one."""
+    def events(self, *, after: int = 0, is_outline: bool = False) -> Iterator[Stored]:
+        """The committed events with a greater number, in order. Raises StoreError at the first damaged one.
+
+        `is_outline` leaves out most of what others than the Planner said and did (`outline.py`).
+        """
 
     def history(self, agent: AgentId) -> tuple[Stored, ...]:
         """The replies and tool results of an agent, in order."""

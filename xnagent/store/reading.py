@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 from xnagent.core.events import Stored
 from xnagent.core.ids import AgentId, SessionId, Ticket
@@ -14,8 +15,11 @@ from xnagent.errors import StoreError
 from xnagent.store.artifacts import load_artifact
 from xnagent.store.faults import damaged, not_found, read_fault
 from xnagent.store.folding import fold_stored
+from xnagent.store.outline import OUTLINE, outlined
 from xnagent.store.projections import events_after, history_of
 from xnagent.store.schema import check_schema
+
+_OUTLINE: Final = OUTLINE.format(where="", value="?")
 
 
 def check_file(path: Path) -> None:
@@ -75,10 +79,17 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise read_fault(path, error) from error
 
 
-def read_events(path: Path, *, after: int = 0) -> Iterator[Stored]:
+def read_events(path: Path, *, after: int = 0, is_outline: bool = False) -> Iterator[Stored]:
     """The committed events with a number greater than `after`, in order. Raises StoreError at the first damaged one."""
     with reading(path) as connection:
-        yield from events_after(connection, after)
+        yield from (_outline_after if is_outline else events_after)(connection, after)
+
+
+def _outline_after(connection: sqlite3.Connection, seq: int) -> Iterator[Stored]:
+    """No read transaction stays open between two pages."""
+    while page := outlined(connection.execute(_OUTLINE, (seq,)).fetchall()):
+        yield from page
+        seq = page[-1].seq
 
 
 def read_state(path: Path) -> SessionState:

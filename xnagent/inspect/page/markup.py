@@ -53,9 +53,14 @@ def island(name: str, values: Iterable[Json]) -> Sequence[str]:
 
 def written(value: Json) -> str:
     """A value as one line of an island: only ASCII, and no `<`."""
-    return _encode(value).replace("<", "\\u003c")
+    return safe(_encode(value))
+
+
+def safe(lines: str) -> str:
+    """JSON in ASCII, without `<`."""
+    return lines.replace("<", "\\u003c")
 
 
 def island_of(name: str, lines: Iterable[str]) -> Sequence[str]:
-    """The same as `island` of lines that `written` made."""
+    """The same as `island` of lines that `written` or `safe` made."""
     return (f'<script type="application/x-ndjson" id="{shown(name)}">', "\n".join(lines), "</script>")

@@ -236,11 +236,11 @@ def _text_fold(title: str, row: Row) -> Markup:
     return fold(head, block(row["text"]))
 
 
-def log_section(records: Rows) -> Markup:
+def log_section(found: Counter[str]) -> Markup:
     """The log's place: the page's script fills it."""
-    kinds = sorted(Counter(str(record["type"]) for record in records).items())
+    kinds = sorted(found.items())
     options = [tag("option", f"{kind} ({count(number)})", value=kind) for kind, number in kinds]
-    every = tag("option", f"all ({count(len(records))})", value="")
+    every = tag("option", f"all ({count(found.total())})", value="")
     choice = tag("label", "show ", tag("select", every, *options, id="log-type"))
     return joined(
         [

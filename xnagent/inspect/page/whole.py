@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from xnagent.core.evolve import evolve
 from xnagent.core.masking import Mask
 from xnagent.inspect.page.changes import patch_section, patch_tickets
 from xnagent.inspect.page.frame import Frame, bar, resource
 from xnagent.inspect.page.ledger import request_list
-from xnagent.inspect.page.markup import Markup, island, tag
+from xnagent.inspect.page.markup import Markup, island, island_of, safe, tag
 from xnagent.inspect.page.pieces import section
 from xnagent.inspect.page.plan import plan_picture
 from xnagent.inspect.page.sections import fact_list, glance, log_section, run_list, session_checks, spine_parts
@@ -50,6 +52,8 @@ class Sheet:
     story: Story
     texts: Mapping[str, str]
     """Patches by ticket."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """How many events there are of each type, for the log's section."""
 
 
 def tickets_of(reading: Reading) -> list[str]:
@@ -60,16 +64,22 @@ def tickets_of(reading: Reading) -> list[str]:
 
 def page(reading: Reading, *, texts: Mapping[str, str], mask: Mask) -> Iterator[str]:
     """The whole file in pieces. `texts` holds the patches by ticket; `mask` takes secrets out of all that is shown."""
-    told = document(reading, ())
-    shown = cast("dict[str, Any]", mask.value(told) if mask.grams else told)
+    shown = cast("dict[str, Any]", document(evolve(reading, records=()), ()))
+    shown["events"] = reading.records
+    if mask.grams:
+        shown = cast("dict[str, Any]", mask.value(cast("Any", {**shown, "events": list(reading.records)})))
     masked = {ticket: mask.text(text) for ticket, text in texts.items()}
-    sheet = Sheet(shown=shown, story=story_of(reading), texts=masked)
+    kinds = Counter(str(stored.event.type) for stored in reading.events)
+    sheet = Sheet(shown=shown, story=story_of(reading), kinds=kinds, texts=masked)
     frame = Frame(style=resource("page.css"), scripts=[resource("page.js")])
     title = f"{shown['session']}: {line(str(shown['overview']['objective']), TITLE)}"
     yield f'<!doctype html>\n<html lang="en">{frame.head(title)}<body>{session_bar()}<main id="main">'
     yield from (make(sheet) for make in SECTIONS.values())
     yield "</main>"
-    yield from island("events", shown["events"])
+    if mask.grams or reading.lines is None:
+        yield from island("events", shown["events"])
+    else:
+        yield from island_of("events", [safe(reading.lines())])
     yield from island("ledger", shown["requests"])
     yield f"{frame.tail()}</body></html>\n"
 
@@ -123,7 +133,7 @@ SECTIONS: Final[Mapping[str, Callable[[Sheet], Markup]]] = {
     "requests": lambda sheet: requests_section(request_list(sheet.shown["requests"], sheet.story)),
     "spine": lambda sheet: section("spine", "Spine", spine_parts(sheet.shown)),
     "facts": lambda sheet: section("facts", "Facts", fact_list(sheet.shown, sheet.story)),
-    "log": lambda sheet: section("log", "Log", log_section(sheet.shown["events"])),
+    "log": lambda sheet: section("log", "Log", log_section(sheet.kinds)),
     "noscript": lambda _sheet: tag("noscript", tag("p", NO_SCRIPT, class_="note")),
 }
 """The sections in their order, by the id of their element."""

@@ -94,10 +94,10 @@ class PostgresPlace:
             raise not_found(self)
         return SessionId(self.name)
 
-    def events(self, *, after: int = 0) -> Iterator[Stored]:
+    def events(self, *, after: int = 0, is_outline: bool = False) -> Iterator[Stored]:
         """Each page is a statement of its own: no transaction stays open."""
         self.read_session()
-        yield from self.reader.events(self.name, after=after)
+        yield from self.reader.events(self.name, after=after, is_outline=is_outline)
 
     def history(self, agent: AgentId) -> tuple[Stored, ...]:
         """The replies and tool results of an agent."""

@@ -14,6 +14,7 @@ import psycopg
 from xnagent.core.events import Stored
 from xnagent.core.ids import TICKET, AgentId, SessionId, Ticket
 from xnagent.store.artifacts import assembled, ticket_of
+from xnagent.store.outline import OUTLINE, outlined
 from xnagent.store.postgres.address import Address
 from xnagent.store.postgres.connecting import Connection, connect, is_lost, read_fault
 from xnagent.store.postgres.lease import LEASE, LOCKED_KEYS, is_locked
@@ -34,6 +35,7 @@ ROWS: Final = """
 SELECT id, status, objective, outcome, exit_code, created, updated, last_seq, cost_usd, repository FROM session
 ORDER BY coalesce(created, updated) DESC, id DESC
 """
+_OUTLINE: Final = OUTLINE.format(where="session = %s AND", value="%s")
 Rows = list[tuple[Any, ...]]
 
 
@@ -62,9 +64,11 @@ class Reader:
         """Whether there is such a session."""
         return bool(self.rows("SELECT 1 FROM meta WHERE session = %s AND key = 'epoch'", session))
 
-    def events(self, session: str, *, after: int) -> Iterator[Stored]:
+    def events(self, session: str, *, after: int, is_outline: bool = False) -> Iterator[Stored]:
         """The events after the given one, in order, a page at a time."""
-        while page := stored_rows(self.rows(PAGE, session, after, PAGE_EVENTS)):
+        asked: tuple[LiteralString, object] = (_OUTLINE, session) if is_outline else (PAGE, PAGE_EVENTS)
+        read = outlined if is_outline else stored_rows
+        while page := read(self.rows(asked[0], session, after, asked[1])):
             yield from page
             after = page[-1].seq
 
