@@ -65,7 +65,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     if out == STDOUT:
         console.raw(content)
         return 0
-    write_whole(Path(out).expanduser(), content)
+    write_whole(Path(out).expanduser(), [content])
     if console.output != "text":
         listed: list[Json] = list(sessions)
         file = str(Path(out).expanduser().absolute())

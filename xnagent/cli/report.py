@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -34,20 +35,20 @@ def execute(arguments: Namespace, console: Console) -> int:
     with uncollected():
         reading = read(place)
         pieces = page(reading, texts=_patches(place, reading), mask=console.mask)
-        content = b"".join(clean(piece).encode() for piece in pieces)
-    if is_piped:
-        console.raw(content)
-        return 0
-    write_whole(target, content)
+        content = (clean(piece).encode() for piece in pieces)
+        if is_piped:
+            console.raw(b"".join(content))
+            return 0
+        size = write_whole(target, content)
     if console.output != "text":
         record: dict[str, Json] = {
             "type": "report",
             "session": reading.session,
             "file": str(target.absolute()),
-            "bytes": len(content),
+            "bytes": size,
         }
         console.record(record)
-    console.say(f"report of {reading.session}: {target} ({len(content):,} bytes)")
+    console.say(f"report of {reading.session}: {target} ({size:,} bytes)")
     return 0
 
 
@@ -65,12 +66,13 @@ def check_target(target: Path) -> None:
         raise UsageError(f"REPORT_UNWRITABLE: {target.parent} is no folder; make it first")
 
 
-def write_whole(target: Path, content: bytes) -> None:
-    """Put the content there at once, in place of an older file. A link leads to the file that is replaced."""
+def write_whole(target: Path, content: Iterable[bytes]) -> int:
+    """Put the content there at once, in place of an older file; how many bytes. A link leads to what is replaced."""
     final = target.resolve()
     beside = final.with_name(f".{final.name}.{os.getpid()}")
     try:
-        beside.write_bytes(content)
+        with beside.open("wb") as file:
+            size = sum(map(file.write, content))
         beside.replace(final)
     except OSError as error:
         raise StoreWriteError(
@@ -79,3 +81,4 @@ def write_whole(target: Path, content: bytes) -> None:
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
+    return size

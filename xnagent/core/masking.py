@@ -112,8 +112,10 @@ class Mask:
     def _spans(self, squeezed: str) -> list[_Span]:
         """What is to be replaced, in order, without overlaps."""
         found: list[_Span] = []
-        for at in range(0, len(squeezed) - self.gram + 1, self.stride):
-            for form, place in self.grams.get(squeezed[at : at + self.gram], ()):
+        grams, gram = self.grams, self.gram
+        places = range(0, len(squeezed) - gram + 1, self.stride)
+        for at in [at for at in places if squeezed[at : at + gram] in grams]:
+            for form, place in grams[squeezed[at : at + gram]]:
                 span = _grown(squeezed, at, form=form, place=place)
                 if span is not None:
                     found.append(span)

@@ -11,17 +11,12 @@ from xnagent.dashboard.tailing import Log
 from xnagent.inspect.page.changes import patch_tickets
 from xnagent.inspect.page.ledger import request_table
 from xnagent.inspect.page.markup import Markup
-from xnagent.inspect.page.whole import SECTIONS, Sheet, requests_section
-from xnagent.inspect.parts import PARTS
-from xnagent.inspect.reading import final_of
-from xnagent.inspect.report import overview
+from xnagent.inspect.page.whole import SECTIONS, Sheet, requests_section, told_of
 
 GROWING: Final = frozenset({"requests", "log"})
 """Sections that get lines instead."""
 FIXED: Final = frozenset({"found", "noscript"})
 PATCHED: Final = tuple(name for name in SECTIONS if name not in GROWING | FIXED)
-OWN: Final = frozenset({"events", "requests"})
-"""Parts of inspect that the log keeps ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +36,8 @@ def sheet_of(log: Log, mask: Mask) -> Sheet:
 
 def _sheet(log: Log, mask: Mask) -> Sheet:
     reading = log.reading()
-    told: dict[str, Any] = {name: make(reading) for name, make in PARTS.items() if name not in OWN}
+    told = told_of(reading)
     requests = [log.rows[number] for number in sorted(log.rows)]
-    told |= {"session": reading.session, "overview": overview(reading, told), "final": final_of(reading)}
     shown = cast("dict[str, Any]", mask.value(told)) if mask.grams else told
     shown |= {"events": log.records, "requests": requests}
     texts = log.patches(patch_tickets(shown["final"], shown["runs"]))

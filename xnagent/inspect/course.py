@@ -11,7 +11,7 @@ from xnagent.core.ids import AgentId, owner_of
 from xnagent.core.items import ToolCall, calls_of
 from xnagent.core.spine_events import ReplyReceived, RequestStarted, ToolFinished
 from xnagent.core.text import Json
-from xnagent.inspect.requests import RequestRow, request_rows
+from xnagent.inspect.requests import RequestRow
 
 Row = dict[str, Json]
 
@@ -67,15 +67,14 @@ def _answered(event: ToolFinished, seq: int) -> Row:
     }
 
 
-def courses_of(events: Iterable[Stored]) -> dict[AgentId, list[Row]]:
+def courses_of(events: Iterable[Stored], ledger: Iterable[RequestRow]) -> dict[AgentId, list[Row]]:
     """The steps of each agent in order, requests for summaries of its history among them."""
-    events = tuple(events)
     calls = _Calls()
     for stored in events:
         calls.take(stored)
     courses: dict[AgentId, list[Row]] = {}
     counts: Counter[AgentId] = Counter()
-    for row in request_rows(events):
+    for row in ledger:
         agent = owner_of(row.agent)
         counts[agent] += row.purpose == "step"
         number = counts[agent] if row.purpose == "step" else None

@@ -8,7 +8,7 @@ from typing import Final
 
 from xnagent.core.board import Run
 from xnagent.core.forecast import AgentUse
-from xnagent.core.ids import PLANNER, agent_of
+from xnagent.core.ids import PLANNER, AgentId, agent_of
 from xnagent.core.items import AssistantText, Item, Reasoning, ToolCall, ToolResult, UserText
 from xnagent.core.spine import Spine
 from xnagent.core.spine_events import SpineExtended, WindowFilled
@@ -125,7 +125,12 @@ def window_warnings(reading: Reading) -> Rows:
 
 def runs(reading: Reading) -> Rows:
     """The runs, each with its steps and what their calls came to (`course`)."""
-    courses = courses_of(reading.events)
+    courses = courses_of(reading.events, ledger_of(reading))
+    return [{**row, "course": courses.get(AgentId(str(row["run"])), [])} for row in run_rows(reading)]
+
+
+def run_rows(reading: Reading) -> Rows:
+    """The runs, without their steps."""
     return [
         {
             "run": run.run,
@@ -144,7 +149,6 @@ def runs(reading: Reading) -> Rows:
             "claim": run.claim,
             "base": run.base,
             "brief": run.brief,
-            "course": courses.get(agent_of(run.run), []),
         }
         for run in reading.state.board.runs.values()
     ]
@@ -198,6 +202,10 @@ PARTS: Final[Mapping[str, Callable[[Reading], Rows | dict[str, Json]]]] = {
     "events": events,
 }
 """By the name of the option."""
+
+
+OF_LEDGER: Final = frozenset({"spine", "requests", "runs", "cost"})
+"""The parts that are made of the rows of requests."""
 
 
 def known_parts(names: Iterable[str]) -> Sequence[str]:

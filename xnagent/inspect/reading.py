@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xnagent.core.board import ACTIVE_RUN, Run
@@ -25,8 +25,8 @@ class Reading:
     events: Sequence[Stored]
     records: Sequence[Row] = ()
     """The events as flat objects, if they are wanted."""
-    lines: Callable[[], str] | None = None
-    """The same as JSON in printable ASCII, one on each line; None: whoever wants it makes it of the records."""
+    lines: Callable[[], Iterable[str]] | None = None
+    """The same as JSON in printable ASCII, one at a time; None: whoever wants them makes them of the records."""
     is_live: bool = False
     """A process runs the session now."""
     ledger: Sequence[RequestRow] | None = None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, cast
 
+from xnagent.core.evolve import evolve
 from xnagent.core.masking import Mask
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
@@ -14,9 +15,9 @@ from xnagent.inspect.blocks import Block, Heading, Lines, Pairs, Table, plain
 from xnagent.inspect.columns import COLUMNS, COSTS, TEXT_WIDTH, table_of, text
 from xnagent.inspect.filters import Found, Wanted, find_events
 from xnagent.inspect.foreseen import outcome_line
-from xnagent.inspect.parts import PARTS, Rows, known_parts, window_warnings
+from xnagent.inspect.parts import OF_LEDGER, PARTS, Rows, known_parts, window_warnings
 from xnagent.inspect.plain import UNKNOWN, count, line, money, seconds, share
-from xnagent.inspect.reading import Reading, final_of, status_of
+from xnagent.inspect.reading import Reading, final_of, ledger_of, status_of
 from xnagent.inspect.requests import shares_of
 from xnagent.inspect.trees import delta_tree, fact_tree, run_tree
 
@@ -181,6 +182,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 def document(reading: Reading, parts: Iterable[str], *, wanted: Wanted = ANY_EVENT) -> dict[str, Json]:
     """The asked parts, or the overview and all parts, with the final record."""
     chosen = known_parts(parts)
+    if len(OF_LEDGER.intersection(chosen or PARTS)) > 1:
+        reading = evolve(reading, ledger=ledger_of(reading))
     shown = {name: PARTS[name](reading) for name in chosen or PARTS}
     if wanted != ANY_EVENT:
         shown["events"] = find_events(reading, wanted).rows

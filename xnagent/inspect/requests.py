@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from xnagent.core.events import Stored
 from xnagent.core.evolve import evolve
@@ -66,6 +67,22 @@ class RequestRow:
     """The likely cause, if much less came from the cache than the request before had left there."""
     replaced: ModelReplaced | None = None
     """With the first request to a model that took another's place: the declared break."""
+
+
+TOLD: Final = frozenset(
+    {
+        CacheDrifted,
+        ManifestRecorded,
+        ModelReplaced,
+        ReplyReceived,
+        RequestFailed,
+        RequestRetried,
+        RequestStarted,
+        SpineRebased,
+        WindowFilled,
+    }
+)
+"""The kinds of events that rows are made of."""
 
 
 def request_rows(events: Iterable[Stored]) -> list[RequestRow]:
@@ -139,6 +156,8 @@ class Ledger:
     def take(self, stored: Stored) -> int | None:
         """Go on by one event; the number of the request whose row it made or changed."""
         rows, event = self.rows, stored.event
+        if type(event) not in TOLD:
+            return None
         match event:
             case SpineRebased() | ModelReplaced() | ManifestRecorded() | WindowFilled():
                 self.known.take(event)

@@ -11,7 +11,7 @@ from xnagent.core.text import Json, canonical
 from xnagent.inspect.course import courses_of
 from xnagent.inspect.filters import agents_of
 from xnagent.inspect.parts import PARTS
-from xnagent.inspect.reading import Reading
+from xnagent.inspect.reading import Reading, ledger_of
 from xnagent.inspect.report import overview
 
 Row = Mapping[str, Any]
@@ -78,7 +78,7 @@ def _spine(reading: Reading) -> Iterator[Row]:
 
 def _steps(reading: Reading) -> Iterator[Row]:
     tasks = {run.run: run.task for run in reading.state.board.runs.values()}
-    for agent, steps in courses_of(reading.events).items():
+    for agent, steps in courses_of(reading.events, ledger_of(reading)).items():
         run: Any = None if agent == PLANNER else agent
         for step in steps:
             yield {**step, "agent": agent, "run": run, "task": tasks.get(run)}

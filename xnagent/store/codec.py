@@ -6,7 +6,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -177,10 +177,12 @@ def _sayable(value: Json) -> Json:
     return [_sayable(part) for part in value] if isinstance(value, list) else value
 
 
-def record_lines(session: SessionId, events: Iterable[Stored]) -> str:
-    """What `as_record` makes of the events, as JSON in nothing but printable ASCII, one on each line."""
-    lines = b"\n".join(_record_line(session, stored) for stored in events).decode()
-    return _WIDE.sub(lambda found: json.dumps(found[0])[1:-1], lines)
+def record_lines(session: SessionId, events: Iterable[Stored]) -> Iterator[str]:
+    """What `as_record` makes of each event, as JSON in nothing but printable ASCII."""
+    for stored in events:
+        line = _record_line(session, stored).decode()
+        is_plain = line.isascii() and "\x7f" not in line
+        yield line if is_plain else _WIDE.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
 def _record_line(session: SessionId, stored: Stored) -> bytes:
@@ -196,7 +198,7 @@ def _record_line(session: SessionId, stored: Stored) -> bytes:
     return b"".join((begin[:-1], b",", content[1 : -len(end)], b"}"))
 
 
-_WIDE: Final = re.compile("[^\n -~]+")
+_WIDE: Final = re.compile("[^ -~]+")
 
 
 @cache

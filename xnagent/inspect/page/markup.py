@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from xnagent.core.text import Json
 from xnagent.inspect.plain import visible
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+PIECE: Final = 1_000
+"""Lines of an island that are handed on together."""
 VOID: Final = frozenset({"br", "input", "link", "meta"})
 
 
@@ -43,7 +46,7 @@ def _attribute(key: str, value: object) -> str:
     return f" {name}" if value is True else f' {name}="{shown(value)}"'
 
 
-def island(name: str, values: Iterable[Json]) -> Sequence[str]:
+def island(name: str, values: Iterable[Json]) -> Iterator[str]:
     """Pieces of markup with values for the page's script, one a line.
 
     Nothing in them can end the element: there is no `<` and only ASCII.
@@ -61,6 +64,11 @@ def safe(lines: str) -> str:
     return lines.replace("<", "\\u003c")
 
 
-def island_of(name: str, lines: Iterable[str]) -> Sequence[str]:
+def island_of(name: str, lines: Iterable[str]) -> Iterator[str]:
     """The same as `island` of lines that `written` or `safe` made."""
-    return (f'<script type="application/x-ndjson" id="{shown(name)}">', "\n".join(lines), "</script>")
+    yield f'<script type="application/x-ndjson" id="{shown(name)}">'
+    rest, between = iter(lines), ""
+    while piece := list(islice(rest, PIECE)):
+        yield between + "\n".join(piece)
+        between = "\n"
+    yield "</script>"

@@ -135,7 +135,7 @@ def _run(row: Row, shown: Row, *, story: Story, texts: Mapping[str, str]) -> Mar
         tag("span", money(row["cost_usd"]), class_="n"),
     )
     steps = story.steps_of(row["run"])
-    links = joined(tag("a", step.request, href=f"#request-{step.request}") for step in steps)
+    links = joined(Markup(f'<a href="#request-{step.request:d}">{step.request:d}</a>') for step in steps)
     course = story.courses.get(row["run"])
     brief = shown["events"][course.delegated - 1].get("brief") if course else ""
     told = fields(

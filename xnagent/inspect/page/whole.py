@@ -11,17 +11,19 @@ from xnagent.core.evolve import evolve
 from xnagent.core.masking import Mask
 from xnagent.inspect.page.changes import patch_section, patch_tickets
 from xnagent.inspect.page.frame import Frame, bar, resource
+from xnagent.inspect.page.hiding import HiddenRecords, hidden, hidden_lines
 from xnagent.inspect.page.ledger import request_list
-from xnagent.inspect.page.markup import Markup, island, island_of, safe, tag
+from xnagent.inspect.page.markup import Markup, island, island_of, safe, tag, written
 from xnagent.inspect.page.pieces import section
 from xnagent.inspect.page.plan import plan_picture
 from xnagent.inspect.page.sections import fact_list, glance, log_section, run_list, session_checks, spine_parts
 from xnagent.inspect.page.story import Story, story_of
 from xnagent.inspect.page.timeline import spine_picture, timeline
 from xnagent.inspect.page.usage import cost_section, token_picture
+from xnagent.inspect.parts import PARTS, run_rows
 from xnagent.inspect.plain import line
-from xnagent.inspect.reading import Reading
-from xnagent.inspect.report import document
+from xnagent.inspect.reading import Reading, final_of, ledger_of
+from xnagent.inspect.report import overview
 
 LINKS: Final = (
     ("time", "Time line"),
@@ -43,6 +45,10 @@ NO_SCRIPT: Final = (
 )
 
 
+OTHERWISE: Final = frozenset({"events", "requests", "runs"})
+"""Parts of inspect that a page does not need, or gets otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
     """What the sections are made from."""
@@ -58,16 +64,22 @@ class Sheet:
 
 def tickets_of(reading: Reading) -> list[str]:
     """The artifacts that `page` wants to show: patches."""
-    shown = cast("dict[str, Any]", document(reading, ["runs"]))
-    return patch_tickets(shown["final"], shown["runs"])
+    return patch_tickets(cast("dict[str, Any]", final_of(reading)), run_rows(reading))
+
+
+def told_of(reading: Reading) -> dict[str, Any]:
+    """What sections are made from, but for the ledger and the log: as `document` tells it, without the runs' steps."""
+    told: dict[str, Any] = {name: make(reading) for name, make in PARTS.items() if name not in OTHERWISE}
+    told["runs"] = run_rows(reading)
+    return {**told, "session": reading.session, "overview": overview(reading, told), "final": final_of(reading)}
 
 
 def page(reading: Reading, *, texts: Mapping[str, str], mask: Mask) -> Iterator[str]:
     """The whole file in pieces. `texts` holds the patches by ticket; `mask` takes secrets out of all that is shown."""
-    shown = cast("dict[str, Any]", document(evolve(reading, records=()), ()))
-    shown["events"] = reading.records
-    if mask.grams:
-        shown = cast("dict[str, Any]", mask.value(cast("Any", {**shown, "events": list(reading.records)})))
+    reading = evolve(reading, ledger=ledger_of(reading))
+    told = {**told_of(reading), "requests": PARTS["requests"](reading)}
+    shown = {name: cast("Any", hidden(value, mask)) for name, value in told.items()}
+    shown["events"] = HiddenRecords(reading.records, mask)
     masked = {ticket: mask.text(text) for ticket, text in texts.items()}
     kinds = Counter(str(stored.event.type) for stored in reading.events)
     sheet = Sheet(shown=shown, story=story_of(reading), kinds=kinds, texts=masked)
@@ -76,10 +88,8 @@ def page(reading: Reading, *, texts: Mapping[str, str], mask: Mask) -> Iterator[
     yield f'<!doctype html>\n<html lang="en">{frame.head(title)}<body>{session_bar()}<main id="main">'
     yield from (make(sheet) for make in SECTIONS.values())
     yield "</main>"
-    if mask.grams or reading.lines is None:
-        yield from island("events", shown["events"])
-    else:
-        yield from island_of("events", [safe(reading.lines())])
+    lines = map(written, reading.records) if reading.lines is None else map(safe, reading.lines())
+    yield from island_of("events", hidden_lines(lines, reading.records, mask=mask))
     yield from island("ledger", shown["requests"])
     yield f"{frame.tail()}</body></html>\n"
 
