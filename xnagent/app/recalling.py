@@ -53,8 +53,10 @@ STATE_TOOL_EVENTS = (
 )
 """What state tools put into the log, just before their result."""
 
-FROM_OUTSIDE = frozenset({"CANCELLED", "CLOSED", "DENIED", "LIMIT", "NOT_EXECUTED", "STOPPED", "UNKNOWN_TOOL"})
-"""Codes of results that no state tool gave."""
+FROM_OUTSIDE = frozenset(
+    {"CANCELLED", "CLOSED", "DENIED", "LIMIT", "NOT_EXECUTED", "STOPPED", "UNKNOWN_TOOL", "UNPAID"}
+)
+"""Codes of results that no state tool gave, or that lean on what was foreseen that day."""
 
 
 def is_recalled(event: ToolFinished, settings: Settings) -> bool:
