@@ -13,11 +13,14 @@ from pathlib import PurePosixPath
 
 import anyio
 
+from xnagent.agents.hooking import Hooks, hook_refusal
 from xnagent.agents.own_change import judged_by_own_change
 from xnagent.agents.verifier import Verifier, failed_checks
 from xnagent.core.board import Run
 from xnagent.core.commits import Conflict, Merged, Taken
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
+from xnagent.core.hook_events import HookPoint
+from xnagent.core.hooks import Occasion, of_merge
 from xnagent.core.ids import RunId
 from xnagent.core.trees import merge_message
 from xnagent.core.values import dataclass
@@ -31,6 +34,8 @@ class Judge:
     log: Log
     workspaces: Workspaces
     verifier: Verifier
+    hooks: Hooks | None = None
+    """The user's, around merges."""
     queue: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def judge(self, run: RunId) -> None:
@@ -49,6 +54,8 @@ class Judge:
             if checked is None or (taken.changed_files and checked.head != self._head(attempt)):
                 checked = await self._tried(attempt, taken)
             await self.log.append(*await self._close(attempt, taken, checked=checked))
+        if isinstance(checked, _Checked) and self.log.state.board.runs[run].merged == checked.commit:
+            await self._hooked(attempt, taken, on="after_merge", checked=checked)
 
     async def end_checks(self, run: RunId) -> None:
         """Stop the checks that a killed process left running."""
@@ -97,8 +104,17 @@ class Judge:
         completed = RunSettled(run=run.run, status="completed")
         if not taken.changed_files:
             return [completed]
+        if reason := await self._hooked(run, taken, on="before_merge", checked=checked):
+            return [RunSettled(run=run.run, status="failed", reason=f"merge refused: {reason}")]
         await self.workspaces.advance(checked.commit)
         return [PatchMerged(run=run.run, commit=checked.commit, message=self._message(run)), completed]
+
+    async def _hooked(self, run: Run, taken: Taken, *, on: HookPoint, checked: _Checked) -> str:
+        def occasion() -> Occasion:
+            state, head = self.log.state, checked.head
+            return of_merge(state, run.run, on=on, head=head, commit=checked.commit, patch=taken.patch)
+
+        return await hook_refusal(self.hooks, on, make=occasion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from xnagent.config import Settings, StoreSettings
 from xnagent.config.keys import KeyPath, dotted
 from xnagent.config.places import PROJECT_FILE, shipped, user_file
 from xnagent.config.sources import Setting, from_environment, from_file
+from xnagent.core.hooks import Hook
 from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
@@ -71,14 +72,23 @@ def load_settings(sources: Sources) -> Settings:
 
 def store_settings(sources: Sources) -> StoreSettings:
     """Where the host keeps its sessions. The project file has no say in it."""
+    return _of_host(sources, "store").store
+
+
+def hook_settings(sources: Sources) -> tuple[Hook, ...]:
+    """The host's hooks. Neither the project file nor a stored session has a say in them."""
+    return tuple(table.to_hook() for table in _of_host(sources, "hooks").hooks)
+
+
+def _of_host(sources: Sources, section: str) -> Settings:
     merged: Merged = {}
     user = user_file(sources.environ)
     for path in (*([user] if user.is_file() else ()), *sources.files):
         _put(merged, from_file(path))
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
-    own = {path: setting for path, setting in merged.items() if path[0] == "store"}
-    return _build(own, named=frozenset()).store
+    own = {path: setting for path, setting in merged.items() if path[0] == section}
+    return _build(own, named=frozenset())
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
