@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, cast
 
 import anyio.to_thread
@@ -27,6 +27,7 @@ from xnagent.core.masking import Mask
 from xnagent.core.permissions import Asked
 from xnagent.core.spine_events import DENIED
 from xnagent.core.text import Json, clip, first_line
+from xnagent.core.values import dataclass
 from xnagent.ports import Call, Intent, Log, Outcome, Parsed
 
 

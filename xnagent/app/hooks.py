@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from xnagent.core.events import LimitReached
 from xnagent.core.hooks import Hook, of_run, of_session
 from xnagent.core.ids import RunId
 from xnagent.core.masking import Mask
+from xnagent.core.values import dataclass
 from xnagent.store.placed import PlacedLog
 from xnagent.tools.guard import asked_of
 from xnagent.workspaces.addresses import is_address

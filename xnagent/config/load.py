@@ -37,6 +37,8 @@ NARROWING_KEYS: Final = frozenset(
 )
 DENY: Final = ("permissions", "deny")
 """Deny rules add up over all sources; an empty list takes those below away, but a repository's does not."""
+HOOKS: Final = ("hooks",)
+"""A list of tables: messages say which one, counted from 0."""
 UNBOXED_MODES: Final = ("off", "external")
 STRICTNESS: Final = ("off", "warn", "strict")
 SECRET_KEYS: Final = frozenset({"api_key_env", "args", "base_url", "bearer_env", "env", "headers_env", "url"})
@@ -77,7 +79,7 @@ def store_settings(sources: Sources) -> StoreSettings:
 
 def hook_settings(sources: Sources) -> tuple[Hook, ...]:
     """The host's hooks. Neither the project file nor a stored session has a say in them."""
-    return tuple(table.to_hook() for table in _of_host(sources, "hooks").hooks)
+    return tuple(table.to_hook() for table in _of_host(sources, HOOKS[0]).hooks)
 
 
 def _of_host(sources: Sources, section: str) -> Settings:
@@ -171,7 +173,7 @@ def _validated(data: dict[str, Any], merged: Merged) -> Settings:
 def _explain(error: ErrorDetails, merged: Merged) -> str:
     place = tuple(str(part) for part in error["loc"])
     hits = [path for path in merged if place[: len(path)] == path or path[: len(place)] == place]
-    key = dotted(hits[0]) if len(hits) == 1 else dotted(place)
+    key = dotted(hits[0]) if len(hits) == 1 and hits != [HOOKS] else dotted(place)
     # What is missing came from nowhere: whoever wrote its table left it out.
     told = hits or [path for path in merged if path[: len(place) - 1] == place[:-1]]
     origins = ", ".join(dict.fromkeys(merged[path].origin for path in told)) or "defaults"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from xnagent.core.values import dataclass
 
 HookPoint = Literal[
     "session_start",

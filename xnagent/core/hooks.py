@@ -7,7 +7,7 @@ a fault of the hook, which counts only where the user wants that. What it prints
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from xnagent.core.hook_events import HookPoint, HookRan, HookVerdict
@@ -17,6 +17,7 @@ from xnagent.core.record import final_record
 from xnagent.core.spine_events import DENIED
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json, clean, clip, one_line
+from xnagent.core.values import dataclass
 
 DENYING_EXIT_CODE: Final = 2
 DENYING: Final = frozenset({"session_start", "before_run", "before_tool", "before_merge"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from subprocess import PIPE
 from typing import Final
@@ -15,6 +15,7 @@ import anyio.to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from xnagent.core.hooks import Hook, HookEnd
+from xnagent.core.values import dataclass
 from xnagent.ports import Clock
 from xnagent.workspaces.processes import Family, end, identify, reaped
 
