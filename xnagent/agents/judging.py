@@ -19,8 +19,7 @@ from xnagent.agents.verifier import Verifier, failed_checks
 from xnagent.core.board import Run
 from xnagent.core.commits import Conflict, Merged, Taken
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
-from xnagent.core.hook_events import HookPoint
-from xnagent.core.hooks import Occasion, of_merge
+from xnagent.core.hooks import Merging, Occasion, of_merge
 from xnagent.core.ids import RunId
 from xnagent.core.trees import merge_message
 from xnagent.core.values import dataclass
@@ -54,8 +53,6 @@ class Judge:
             if checked is None or (taken.changed_files and checked.head != self._head(attempt)):
                 checked = await self._tried(attempt, taken)
             await self.log.append(*await self._close(attempt, taken, checked=checked))
-        if isinstance(checked, _Checked) and self.log.state.board.runs[run].merged == checked.commit:
-            await self._hooked(attempt, taken, on="after_merge", checked=checked)
 
     async def end_checks(self, run: RunId) -> None:
         """Stop the checks that a killed process left running."""
@@ -104,17 +101,19 @@ class Judge:
         completed = RunSettled(run=run.run, status="completed")
         if not taken.changed_files:
             return [completed]
-        if reason := await self._hooked(run, taken, on="before_merge", checked=checked):
+        if reason := await self._refused(run, taken, checked=checked):
             return [RunSettled(run=run.run, status="failed", reason=f"merge refused: {reason}")]
         await self.workspaces.advance(checked.commit)
         return [PatchMerged(run=run.run, commit=checked.commit, message=self._message(run)), completed]
 
-    async def _hooked(self, run: Run, taken: Taken, *, on: HookPoint, checked: _Checked) -> str:
-        def occasion() -> Occasion:
-            state, head = self.log.state, checked.head
-            return of_merge(state, run.run, on=on, head=head, commit=checked.commit, patch=taken.patch)
+    async def _refused(self, run: Run, taken: Taken, *, checked: _Checked) -> str:
+        """Why a hook of the user does not let it be merged; empty: it may."""
 
-        return await hook_refusal(self.hooks, on, make=occasion)
+        def occasion() -> Occasion:
+            merge = Merging(run=run.run, head=checked.head, commit=checked.commit, patch=taken.patch)
+            return of_merge(self.log.state, merge, on="before_merge")
+
+        return await hook_refusal(self.hooks, "before_merge", make=occasion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from xnagent.app.host import Host
 from xnagent.config import Settings
 from xnagent.config.secrets import mask_for
 from xnagent.core.events import LimitReached
-from xnagent.core.hooks import Hook, of_run, of_session
+from xnagent.core.hooks import Hook, merged_of, of_merge, of_run, of_session
 from xnagent.core.ids import RunId
 from xnagent.core.masking import Mask
 from xnagent.core.values import dataclass
@@ -84,13 +85,36 @@ async def around_run(hooks: Hooks | None, run: RunId, *, drive: Callable[[RunId]
         with anyio.move_on_after(CLOSING_SECONDS, shield=True):
             await _tell_run(hooks, run)
         raise
-    await _tell_run(hooks, run)
+    await _unhurried(partial(_tell_run, hooks, run))
+
+
+async def _unhurried(work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work; cancelled, it has a little time yet: a run's end is what lets the Planner finish."""
+    scope = anyio.CancelScope(shield=True)
+    async with anyio.create_task_group() as group:
+
+        async def act() -> None:
+            with scope:
+                await work()
+            group.cancel_scope.cancel()
+
+        group.start_soon(act)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            scope.deadline = anyio.current_time() + CLOSING_SECONDS
 
 
 async def _tell_run(hooks: Hooks, run: RunId) -> None:
-    known = hooks.log.state.board.runs[run]
-    if known.status in ENDED and known.base is not None:
-        await hook_refusal(hooks, "after_run", make=lambda: of_run(hooks.log.state, run, on="after_run"))
+    state = hooks.log.state
+    known = state.board.runs[run]
+    if known.status not in ENDED or known.base is None:
+        return
+    patch = await hooks.log.get(known.patch) if hooks.has("after_merge") and known.patch is not None else None
+    merge = merged_of(state, run, patch=patch or b"")
+    if merge is not None:
+        await hook_refusal(hooks, "after_merge", make=lambda: of_merge(state, merge, on="after_merge"))
+    await hook_refusal(hooks, "after_run", make=lambda: of_run(state, run, on="after_run"))
 
 
 async def unless(stop: anyio.Event, work: Callable[[], Awaitable[None]]) -> None:

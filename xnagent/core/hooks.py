@@ -150,20 +150,41 @@ def of_run(state: SessionState, run: RunId, *, on: HookPoint) -> Occasion:
     return Occasion(on=on, agent=run, fields=fields)
 
 
-def of_merge(state: SessionState, run: RunId, *, on: HookPoint, head: str, commit: str, patch: bytes) -> Occasion:
-    """Before a run's patch becomes the integration head `commit`, or after."""
-    known = state.board.runs[run]
-    text = clean(patch.decode("utf-8", "replace"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merging:
+    """A run's patch on its way to the integration branch."""
+
+    run: RunId
+    head: str
+    """What it is merged with."""
+    commit: str
+    """What becomes the head."""
+    patch: bytes
+
+
+def merged_of(state: SessionState, run: RunId, *, patch: bytes) -> Merging | None:
+    """How a run was merged; None: it was not."""
+    heads = ["" if state.started is None else state.started.base or "", *(merge.commit for merge in state.merges)]
+    found = [at for at, merge in enumerate(state.merges) if merge.run == run]
+    if not found:
+        return None
+    return Merging(run=run, head=heads[found[-1]], commit=state.merges[found[-1]].commit, patch=patch)
+
+
+def of_merge(state: SessionState, merge: Merging, *, on: HookPoint) -> Occasion:
+    """Before a run's patch is on the integration branch, or after."""
+    known = state.board.runs[merge.run]
+    text = clean(merge.patch.decode("utf-8", "replace"))
     fields: dict[str, Json] = {
-        "head": head,
-        "commit": commit,
+        "head": merge.head,
+        "commit": merge.commit,
         "changed_files": list(known.changed_files),
         "patch": text[:PATCH_CHARACTERS],
         "patch_is_whole": len(text) <= PATCH_CHARACTERS,
-        "patch_bytes": len(patch),
+        "patch_bytes": len(merge.patch),
         "patch_ticket": known.patch,
     }
-    return Occasion(on=on, agent=run, commit=commit, fields=_run_fields(state, run) | fields)
+    return Occasion(on=on, agent=merge.run, commit=merge.commit, fields=_run_fields(state, merge.run) | fields)
 
 
 def of_session(state: SessionState, on: HookPoint) -> Occasion:
