@@ -1,6 +1,7 @@
 """The user's hooks over whole sessions: what they are told, what they can refuse, and that they change nothing else."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +11,21 @@ import pytest
 from tests.e2e.bench import Bench, bash, call, finish, on, scripted, start, submit, task, until, write
 from tests.e2e.command import begin, run_line, session_of
 from tests.e2e.test_stopping import is_alive
+from xnagent.app.hooks import look
 from xnagent.app.running import Stop
 from xnagent.config.hooks import in_toml
 from xnagent.core.events import LimitReached, PatchMerged, RunLaunched
 from xnagent.core.hook_events import HookRan
-from xnagent.core.hooks import Hook
-from xnagent.core.ids import AgentId, SessionId
+from xnagent.core.hooks import Hook, Occasion, chosen
+from xnagent.core.ids import AgentId, CallId, SessionId
 from xnagent.core.permissions import parse_rule
 from xnagent.core.spine_events import RequestStarted, ToolStarted
+from xnagent.core.state import SessionState
+from xnagent.ports import Call
 from xnagent.testing.server import ScriptedServer
 
 R1 = AgentId("r1")
+SERVER = Path(__file__).resolve().parent.parent / "mcp_server.py"
 POINTS = (
     "session_start",
     "session_end",
@@ -229,3 +234,26 @@ async def test_hooks_get_no_secrets_in_their_object_nor_unnamed_ones_in_their_en
     assert "PLAIN=yes" in unnamed
     assert "DEPLOY_TOKEN" not in unnamed
     assert f"DEPLOY_TOKEN={secret}" in (bench.folder / "named").read_text()
+
+
+async def test_a_hook_for_a_foreign_tool_sees_its_calls_alone(bench: Bench):
+    settings = {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "call_seconds": 5}
+    hooked(bench, Hook(on="before_tool", command="echo 'not this one' >&2; exit 2", rule=parse_rule("mcp__t__where")))
+    rules = [on(calls=[call("mcp__t__say", text="hello")]), on("you said hello", calls=[call("mcp__t__where")])]
+    with ScriptedServer(simple(*rules)) as scripted_server:
+        ended = await bench.run(scripted_server, mcp__servers__t=settings)
+    assert [one.code for one in ended.results(R1)] == ["ok", "DENIED", "ok"]
+
+
+def test_a_call_through_mcp_invoke_is_judged_as_the_tool_that_it_names():
+    prepared = Call(
+        agent=R1,
+        call_id=CallId("c"),
+        arguments={"tool": "mcp__t__push", "arguments": {"command": "git push"}},
+        state=SessionState(),
+        artifacts=None,
+        history=None,
+    )
+    asked = look("mcp_invoke", prepared)
+    hooks = [Hook(on="before_tool", command=name, rule=parse_rule(name)) for name in ("mcp__t__push", "mcp__u", "Bash")]
+    assert [hook.command for hook in chosen(hooks, Occasion(on="before_tool", asked=asked))] == ["mcp__t__push"]

@@ -17,12 +17,16 @@ from xnagent.core.events import LimitReached
 from xnagent.core.hooks import Hook, merged_of, of_merge, of_run, of_session
 from xnagent.core.ids import RunId
 from xnagent.core.masking import Mask
+from xnagent.core.permissions import Asked
 from xnagent.core.values import dataclass
+from xnagent.ports import Call
 from xnagent.store.placed import PlacedLog
 from xnagent.tools.guard import asked_of
+from xnagent.tools.mcp.deferred import INVOKE
 from xnagent.workspaces.addresses import is_address
 from xnagent.workspaces.hook_processes import HookProcesses
 
+FOREIGN: Final = "mcp__"
 CLOSING_SECONDS: Final = 10.0
 """For what is said of a run that is stopped."""
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -42,10 +46,16 @@ def make_hooks(host: Host, log: PlacedLog, *, settings: Settings, repository: Pa
         log=log,
         hooks=host.hooks,
         launcher=HookProcesses(folder=folder, environment=environment.of, clock=host.clock),
-        look=asked_of,
+        look=look,
         mask=mask,
         repository=named,
     )
+
+
+def look(tool: str, call: Call) -> Asked | None:
+    """A call as rules see it; one that goes through `mcp_invoke` is a call of the tool that it names."""
+    name = str(call.arguments["tool"]) if tool == INVOKE.name else tool
+    return Asked(tool=name) if name.startswith(FOREIGN) else asked_of(tool, call)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
