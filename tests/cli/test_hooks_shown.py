@@ -1,10 +1,17 @@
 """Hooks where people look: doctor and progress."""
 
+from argparse import Namespace
+from dataclasses import replace
+
 import pytest
 
 from tests.cli.harness import Shell
+from xnagent.app.host import Host
+from xnagent.cli.options import worker_environ
 from xnagent.cli.told import milestone
+from xnagent.config.load import Sources, hook_settings
 from xnagent.core.hook_events import HookPoint, HookRan, HookVerdict
+from xnagent.core.hooks import Hook
 
 HOOKS = """
 [[hooks]]
@@ -48,3 +55,10 @@ def test_doctor_lists_hooks_and_what_they_start_without_starting_it(shell: Shell
 )
 def test_progress_tells_refusals_and_faults(on: HookPoint, verdict: HookVerdict, code: int | None, told: str | None):
     assert milestone(HookRan(on=on, command="guard", verdict=verdict, exit_code=code, detail="not today")) == told
+
+
+def test_processes_of_a_batch_have_the_hooks_of_the_batch(shell: Shell):
+    host = Host(home=shell.home, environ=shell.environ, hooks=(Hook(on="after_run", command="notify 'a b'"),))
+    environ = worker_environ(Namespace(config=[], set=[]), host)
+    assert hook_settings(Sources(environ=environ)) == host.hooks
+    assert worker_environ(Namespace(config=[], set=[]), replace(host, hooks=())) == host.environ

@@ -26,6 +26,13 @@ def test_hooks_stand_in_the_users_file_and_are_never_stored_with_a_session(tmp_p
     assert stored_settings(loaded.model_dump_json(), session="s-1").hooks == ()
 
 
+def test_a_single_table_is_told_how_a_list_is_written(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"config.toml: hooks are a list; begin each with \[\[hooks\]\]"):
+        load_settings(place(tmp_path, user=GUARD.replace("[[hooks]]", "[hooks]")))
+    with pytest.raises(UsageError, match=r"hooks.0.on\": field required"):
+        load_settings(Sources(environ={"XNAGENT_HOOKS": "x"}))
+
+
 def test_a_repository_may_not_set_hooks(tmp_path: Path):
     sources = place(tmp_path, project=GUARD)
     with pytest.raises(UsageError, match='a repository may not set "hooks"; put it into the user file'):

@@ -4,6 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from xnagent.app.hooks import look
 from xnagent.app.running import Stop
 from xnagent.config.hooks import in_toml
 from xnagent.core.events import LimitReached, PatchMerged, RunLaunched
-from xnagent.core.hook_events import HookRan
+from xnagent.core.hook_events import HookPoint, HookRan
 from xnagent.core.hooks import Hook, Occasion, chosen
 from xnagent.core.ids import AgentId, CallId, SessionId
 from xnagent.core.permissions import parse_rule
@@ -26,16 +27,21 @@ from xnagent.testing.server import ScriptedServer
 
 R1 = AgentId("r1")
 SERVER = Path(__file__).resolve().parent.parent / "mcp_server.py"
-POINTS = (
-    "session_start",
-    "session_end",
-    "before_run",
-    "after_run",
-    "before_tool",
-    "after_tool",
-    "before_merge",
-    "after_merge",
-)
+ALWAYS = {"hook", "version", "session", "repository"}
+ABOUT_CALL = {"agent", "run", "base", "task", "tool", "call", "arguments", "workspace"}
+ABOUT_MERGE = {"head", "commit", "changed_files", "patch", "patch_is_whole", "patch_bytes", "patch_ticket"}
+TOLD = {
+    "session_start": {"objective", "is_resumed"},
+    "session_end": {"objective", "is_resumed", "final"},
+    "before_run": {"run", "base", "task"},
+    "after_run": {"run", "base", "task", "status", "reason", "summary", "changed_files"},
+    "before_tool": ABOUT_CALL,
+    "after_tool": {*ABOUT_CALL, "result"},
+    "before_merge": {"run", "base", "task", *ABOUT_MERGE},
+    "after_merge": {"run", "base", "task", *ABOUT_MERGE},
+}
+"""docs/hooks.md: what may be relied on."""
+POINTS = get_args(HookPoint)
 
 
 def simple(*rules):
@@ -79,6 +85,7 @@ async def test_every_hook_is_told_once_in_order_and_no_request_changes(bench: Be
     assert {(one["session"], one["version"], one["repository"]) for one in documents} == {
         (other.session, 1, str(other.repository))
     }
+    assert {one["hook"]: set(one) - ALWAYS for one in documents} == TOLD
     run, asked, result, merge = documents[1], documents[2], documents[5], documents[6]
     assert (run["run"], run["task"]["id"], run["base"]) == ("r1", "one", None)
     assert (asked["tool"], asked["arguments"]) == ("write", {"path": "c.py", "content": "y = 2\n"})

@@ -72,16 +72,26 @@ class HookEnvironment:
         }
 
 
-async def begin(hooks: Hooks | None, log: PlacedLog) -> None:
+async def begin(hooks: Hooks | None, log: PlacedLog, *, stop: anyio.Event) -> None:
     """Ask before this process takes the session up; refused, the session ends as at a limit, and can be resumed."""
-    reason = await hook_refusal(hooks, "session_start", make=lambda: of_session(log.state, "session_start"))
-    if reason:
-        await log.append(LimitReached(limit="hook", detail=reason))
+
+    async def ask() -> None:
+        reason = await hook_refusal(hooks, "session_start", make=lambda: of_session(log.state, "session_start"))
+        if reason:
+            await log.append(LimitReached(limit="hook", detail=reason))
+
+    if hooks is not None and hooks.has("session_start"):
+        await _unless(stop, ask)
 
 
-async def tell_end(hooks: Hooks | None, log: PlacedLog) -> None:
+async def tell_end(hooks: Hooks | None, log: PlacedLog, *, stop: anyio.Event) -> None:
     """Say that the session is settled."""
-    await hook_refusal(hooks, "session_end", make=lambda: of_session(log.state, "session_end"))
+
+    async def tell() -> None:
+        await hook_refusal(hooks, "session_end", make=lambda: of_session(log.state, "session_end"))
+
+    if hooks is not None and hooks.has("session_end"):
+        await _unless(stop, tell)
 
 
 async def around_run(hooks: Hooks | None, run: RunId, *, drive: Callable[[RunId], Awaitable[None]]) -> None:
@@ -127,7 +137,7 @@ async def _tell_run(hooks: Hooks, run: RunId) -> None:
     await hook_refusal(hooks, "after_run", make=lambda: of_run(state, run, on="after_run"))
 
 
-async def unless(stop: anyio.Event, work: Callable[[], Awaitable[None]]) -> None:
+async def _unless(stop: anyio.Event, work: Callable[[], Awaitable[None]]) -> None:
     """Do the work, or break it off when somebody wants to stop."""
     async with anyio.create_task_group() as group:
 

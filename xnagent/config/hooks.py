@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from xnagent.config.section import Name, Section
+from xnagent.config.section import Name, Number, Section, Variable
 from xnagent.core.hook_events import HookPoint
 from xnagent.core.hooks import ABOUT_TOOLS, DENYING, Hook
 from xnagent.core.permissions import parse_rule
@@ -26,11 +26,11 @@ class HookTable(Section):
     """For `sh -c`; reads one JSON object."""
     match: Name | None = None
     """For which calls: a rule as in permissions.deny."""
-    seconds: Annotated[float, Field(gt=0, le=3_600)] = 60.0
+    seconds: Annotated[float, Number, Field(gt=0, le=3_600)] = 60.0
     """Then it is killed."""
     on_error: Literal["deny", "go on"] | None = None
     """What an exit code other than 0 and 2, a timeout or a program that is missing means; None: go on."""
-    env: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], ...] = ()
+    env: tuple[Variable, ...] = ()
     """Names of variables with secrets that it gets all the same."""
 
     @model_validator(mode="after")
@@ -46,6 +46,12 @@ class HookTable(Section):
             )
         self.to_hook()
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_table(cls, value: object) -> object:
+        """A command alone is told what it lacks."""
+        return {"command": value} if isinstance(value, str) else value
 
     def to_hook(self) -> Hook:
         """As the core takes it."""

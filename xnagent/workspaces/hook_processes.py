@@ -91,7 +91,8 @@ class _Heard:
 
 async def _attended(process: Process, heard: _Heard, *, seconds: float) -> bool:
     """Wait for its end, and end what it started; whether it took too long."""
-    family = await anyio.to_thread.run_sync(_family, process.pid)
+    with anyio.CancelScope(shield=True):
+        family = await anyio.to_thread.run_sync(_family, process.pid)
     async with anyio.create_task_group() as group:
         for stream, name in ((process.stdout, "output"), (process.stderr, "errors")):
             if stream is not None:
