@@ -48,15 +48,26 @@ _xnagent_sessions() {{
   compadd -a found
 }}
 """
-_LIST: Final = f"sh -c 'for place in {_FOLDER}/*.db; do test -e $place && basename $place .db; done'"
+_FISH: Final = """
+function _xnagent_sessions
+    set -l home "$XNAGENT_HOME"
+    if test -z "$home"
+        set -l state "$XDG_STATE_HOME"
+        test -z "$state"; and set state "$HOME/.local/state"
+        set home "$state/xnagent"
+    end
+    for place in $home/sessions/*.db
+        string replace -r '.*/(.*)\\.db$' '$1' -- $place
+    end
+end
+"""
 SESSIONS: Final[Mapping[str, str]] = {
     "bash": "_xnagent_sessions",
     "zsh": "_xnagent_sessions",
-    "tcsh": f"`{_LIST}`",
-    "fish": f"({_LIST})",
+    "fish": "(_xnagent_sessions)",
 }
-"""Sessions that are kept as files where no option says otherwise."""
-PREAMBLE: Final = {"bash": _BASH, "zsh": _ZSH}
+"""Sessions that are kept as files where no option says otherwise; in tcsh there are no functions to look for them."""
+PREAMBLE: Final[Mapping[str, str]] = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def execute(arguments: Namespace, console: Console) -> int:
@@ -76,6 +87,9 @@ def completion(shell: str) -> str:
     for part in (parser, *parser.commands.values()):
         for action in part.arguments:
             _complete(action, models=models)
+            if shell == "tcsh" and action.choices and not isinstance(action.choices, Mapping):
+                # There a slash ends the list.
+                action.choices = [word for word in action.choices if "/" not in word]
     try:
         return shtab.complete(parser, shell, preamble=PREAMBLE.get(shell, ""))
     except NotImplementedError as error:
