@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.harness import Shell
 from xnagent.app.host import Host
-from xnagent.cli.options import worker_environ
+from xnagent.cli.hosting import worker_environ
 from xnagent.cli.told import milestone
 from xnagent.config.load import Sources, hook_settings
 from xnagent.core.hook_events import HookPoint, HookRan, HookVerdict

@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve, frozen, thawed
+from xnagent.core.fold_hooks import keys_of_call
 from xnagent.core.fold_trees import with_touch
 from xnagent.core.forecast import AgentUse, add_use
-from xnagent.core.fold_hooks import keys_of_call
 from xnagent.core.ids import PLANNER, AgentId, RunId, owner_of, role_of
 from xnagent.core.items import ToolResult, calls_of, text_of
 from xnagent.core.offload import whole_of
