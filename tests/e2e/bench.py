@@ -27,6 +27,7 @@ from xnagent.core.board import ACTIVE_RUN
 from xnagent.core.delta import apply_to_view
 from xnagent.core.events import SessionSettled, Stored
 from xnagent.core.fold import fold_all
+from xnagent.core.hook_events import HookRan
 from xnagent.core.ids import PLANNER, SessionId
 from xnagent.core.items import UserText, closed_groups, is_balanced
 from xnagent.core.record import final_record
@@ -296,7 +297,8 @@ def check_ended(ended: Ended, bench: Bench) -> None:
     assert replayed.requests == len(ended.of(RequestStarted))
     state = ended.state
     assert state.settled is not None
-    assert isinstance(ended.events[-1].event, SessionSettled)
+    own = [stored.event for stored in ended.events if not isinstance(stored.event, HookRan)]
+    assert isinstance(own[-1], SessionSettled)
     assert not [run.run for run in state.board.runs.values() if run.status == "working"]
     if state.settled.outcome in {"completed", "failed", "partial", "blocked"}:
         assert not [run.run for run in state.board.runs.values() if run.status in ACTIVE_RUN]

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 import anyio
 
+from xnagent.agents.hooking import Hooks
 from xnagent.core.caching import CacheRule
 from xnagent.core.fallback import Candidate
 from xnagent.core.ids import AgentId
@@ -63,6 +64,8 @@ class Desk:
     limits: Limits
     retry: RetryPolicy
     prefix: PrefixMode
+    hooks: Hooks | None = None
+    """The user's commands around all this; None: there are none."""
     turn: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
     """Held while a tool turns state into events, so that two can't give the same id."""
     sent: dict[AgentId, Sent] = field(default_factory=dict)

@@ -13,11 +13,13 @@ from pathlib import PurePosixPath
 
 import anyio
 
+from xnagent.agents.hooking import Hooks, hook_refusal
 from xnagent.agents.own_change import judged_by_own_change
 from xnagent.agents.verifier import Verifier, failed_checks
 from xnagent.core.board import Run
 from xnagent.core.commits import Conflict, Merged, Taken
 from xnagent.core.events import Event, PatchMerged, PatchTaken, RunSettled
+from xnagent.core.hooks import Merging, Occasion, of_merge
 from xnagent.core.ids import RunId
 from xnagent.core.trees import merge_message
 from xnagent.core.values import dataclass
@@ -31,6 +33,8 @@ class Judge:
     log: Log
     workspaces: Workspaces
     verifier: Verifier
+    hooks: Hooks | None = None
+    """The user's, around merges."""
     queue: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def judge(self, run: RunId) -> None:
@@ -97,8 +101,19 @@ class Judge:
         completed = RunSettled(run=run.run, status="completed")
         if not taken.changed_files:
             return [completed]
+        if reason := await self._refused(run, taken, checked=checked):
+            return [RunSettled(run=run.run, status="failed", reason=f"merge refused: {reason}")]
         await self.workspaces.advance(checked.commit)
         return [PatchMerged(run=run.run, commit=checked.commit, message=self._message(run)), completed]
+
+    async def _refused(self, run: Run, taken: Taken, *, checked: _Checked) -> str:
+        """Why a hook of the user does not let it be merged; empty: it may."""
+
+        def occasion() -> Occasion:
+            merge = Merging(run=run.run, head=checked.head, commit=checked.commit, patch=taken.patch)
+            return of_merge(self.log.state, merge, on="before_merge")
+
+        return await hook_refusal(self.hooks, "before_merge", make=occasion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import anyio
 
 from xnagent.agents.asking import ask
 from xnagent.agents.desk import Desk, RunFailedError, Seat
+from xnagent.agents.hooking import permitted, told_after
 from xnagent.agents.results import close_calls, finish
 from xnagent.core.events import Stored
 from xnagent.core.items import ToolCall
@@ -80,12 +81,12 @@ async def _outcome(desk: Desk, seat: Seat, *, call: ToolCall) -> Outcome:
     if started is not None:
         known = await parsed.tool.reconcile(prepared, started)
         if known is not None:
-            return known
-    intent = await parsed.tool.intend(prepared)
+            return await told_after(desk.hooks, call, prepared=prepared, outcome=known)
+    intent = await permitted(desk.hooks, call, parsed=parsed, prepared=prepared)
     if isinstance(intent, Outcome):
         return intent
     await _announce(desk, seat, call=call, intent=intent)
-    return await parsed.tool.run(prepared, intent)
+    return await told_after(desk.hooks, call, prepared=prepared, outcome=await parsed.tool.run(prepared, intent))
 
 
 async def _prepare(desk: Desk, seat: Seat, *, call: ToolCall, parsed: Parsed) -> Call:

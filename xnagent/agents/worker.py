@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import anyio
 
 from xnagent.agents.desk import Desk, HaltError, RunFailedError, Seat, Succession
+from xnagent.agents.hooking import hook_refusal
 from xnagent.agents.judging import Judge
 from xnagent.agents.keeping import Keeper
 from xnagent.agents.prompting import (
@@ -24,6 +25,7 @@ from xnagent.agents.room import append_news, is_full, make_room
 from xnagent.agents.step import do_calls, step
 from xnagent.agents.summarizing import close_attempt
 from xnagent.core.events import RunInterrupted, RunLaunched, RunSettled, RunSubmitted
+from xnagent.core.hooks import of_run
 from xnagent.core.ids import RunId, agent_of
 from xnagent.core.items import AssistantText, ToolResult, closed_groups, text_of
 from xnagent.core.spine import Spine
@@ -101,6 +103,8 @@ class WorkerAgent:
         log = self.desk.log
         known = log.state.board.runs[run]
         base = known.base or log.state.board.session.get("integration_head", "")
+        if known.status == "queued":
+            await let_begin(self.desk, run)
         workspace = await self.keeper.open(run, base)
         if known.status != "submitted":
             await log.append(RunLaunched(run=run, base=base))
@@ -190,6 +194,13 @@ async def tell_last(desk: Desk, seat: Seat, *, run: RunId, steps: int) -> None:
     if full.items[0] in told:
         raise RunFailedError("context exhausted: asked to hand in while there was room, the Worker went on")
     await desk.log.append(full)
+
+
+async def let_begin(desk: Desk, run: RunId) -> None:
+    """Ask the user's hooks before a run first begins. Raises RunFailedError with the reason that one of them gives."""
+    reason = await hook_refusal(desk.hooks, "before_run", make=lambda: of_run(desk.log.state, run, on="before_run"))
+    if reason:
+        raise RunFailedError(f"not begun: {reason}")
 
 
 async def end_commands(agent: WorkerAgent, run: RunId) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 
+from xnagent.core.hooks import Hook
 from xnagent.core.ids import SessionId
 from xnagent.core.values import dataclass
 from xnagent.models.gate import Gates
@@ -46,6 +47,8 @@ class Host:
     """What all its sessions' calls to models go through."""
     store: Sessions | None = None
     """Where sessions are kept; None: as files in `home`."""
+    hooks: tuple[Hook, ...] = ()
+    """The user's commands around what sessions do."""
     past: Past = field(default_factory=Past)
     """What earlier sessions used."""
 

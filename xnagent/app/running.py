@@ -20,6 +20,7 @@ from xnagent import __version__
 from xnagent.agents.closing import error_of
 from xnagent.app.boxing import choose
 from xnagent.app.crew import check_models
+from xnagent.app.hooks import begin, make_hooks, tell_end
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
 from xnagent.app.places import Places, findings, logged, make_places, repository_of
@@ -253,8 +254,10 @@ async def _drive(
     """Run until the session is settled, whatever happens on the way; only a log that can't be written is raised."""
     settings = prospects.settings
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
+    hooks = make_hooks(host, store, settings=settings, repository=places.repository)
     ending = Ending()
     with ending:
+        await begin(hooks, store, stop=stop.soft)
         async with staffed(host, store, places=places, prospects=prospects, earlier_seconds=earlier) as staff:
             orchestrator = Orchestrator(
                 log=store,
@@ -273,6 +276,7 @@ async def _drive(
         settled = _unsettled(ending.error, store.state, stop=stop)
         seconds = round(earlier + host.clock.monotonic() - began, 3)
         await store.append(replace(settled, duration_seconds=seconds))
+    await tell_end(hooks, store, stop=stop.hard)
     await _tidy(store.state, places.workspaces)
     return store.state
 

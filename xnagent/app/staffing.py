@@ -19,6 +19,7 @@ from xnagent.agents.verifier import Verifier
 from xnagent.agents.worker import WorkerAgent
 from xnagent.app.boxing import box_for
 from xnagent.app.crew import Crew
+from xnagent.app.hooks import around_run, make_hooks
 from xnagent.app.host import Host
 from xnagent.app.places import Places, is_saving
 from xnagent.app.project import skill_folders
@@ -50,11 +51,11 @@ class Staff:
 
     async def drive_run(self, run: RunId) -> None:
         """A run to its end."""
-        await self.workers.drive(run)
+        await around_run(self.workers.desk.hooks, run, drive=self.workers.drive)
 
     async def settle_queued(self, run: RunId) -> None:
         """End a run that has not begun."""
-        await self.workers.settle_queued(run)
+        await around_run(self.workers.desk.hooks, run, drive=self.workers.settle_queued)
 
     async def check_whole(self) -> None:
         """The session's own checks."""
@@ -110,8 +111,9 @@ async def _staff(
         limits=replace(settings.limits.to_limits(), denials=settings.permissions.max_denials),
         retry=settings.retry.to_policy(),
         prefix=settings.prefix,
+        hooks=make_hooks(host, store, settings=settings, repository=places.repository),
     )
-    judge = Judge(log=store, workspaces=workspaces, verifier=verifier)
+    judge = Judge(log=store, workspaces=workspaces, verifier=verifier, hooks=desk.hooks)
     closing = Closing(
         log=store,
         clock=host.clock,

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from xnagent import __version__
 from xnagent.cli.looking import (
+    SESSION_HELP,
     add_export,
     add_inspect,
     add_lab,
@@ -22,9 +23,38 @@ from xnagent.cli.numbers import amount, count, place
 from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
+ABOUT: Final = (
+    "Works on an objective in a repository until it is done: a Planner splits it into tasks, Workers do them, checks "
+    "decide. Nobody has to watch; the exit code tells how it ended."
+)
+FIRST_STEPS: Final = (
+    "First steps: `xnagent doctor`, `xnagent demo`, then `xnagent run 'make the tests pass' --check 'make test'`. "
+    "Options of a command: `xnagent COMMAND --help`."
+)
+SPENT: Final[Mapping[str, str]] = {
+    "usd": "dollars for the whole session",
+    "tokens": "tokens, sent and received",
+    "steps": "model calls",
+    "runs": "attempts at tasks",
+}
+"""What `--max-…` limits."""
+
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of ending the process."""
+
+    commands: Mapping[str, Parser]
+    """Of the whole grammar: its commands by name."""
+
+    @property
+    def arguments(self) -> Sequence[argparse.Action]:
+        """What may be given, in the order of the help."""
+        return self._actions
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[argparse.Action]]:
+        """The same by the headings of the help."""
+        return {str(group.title): vars(group)["_group_actions"] for group in self._action_groups}
 
     def error(self, message: str) -> NoReturn:
         """One line that says what is wrong and where help is."""
@@ -38,11 +68,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     _add_model(parser)
     _add_limits(parser)
-    parser.add_argument("--ephemeral", action="store_true", help="keep nothing of the session")
+    parser.add_argument("--ephemeral", action="store_true", help="keep nothing of the session when it is over")
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("--message", metavar="TEXT", help="something more for the Planner, such as an answer")
     _add_dry_run(parser)
     _add_model(parser)
@@ -50,17 +80,19 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tell(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("text", metavar="TEXT", help="what to say; - reads it from stdin")
 
 
 def _add_cancel(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the session's log and final record")
 
 
 def _add_batch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("jobs", metavar="JOBS.jsonl")
+    parser.add_argument(
+        "jobs", metavar="JOBS.jsonl", help="one job a line; only `objective` is required (docs/batch.md)"
+    )
     parser.add_argument(
         "--out", required=True, metavar="RESULTS.jsonl", help="one line for each job that came to an end"
     )
@@ -92,7 +124,12 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
 def _add_worker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", metavar="FILE", help="the queue of a batch that runs (engine local)")
     _add_slots(parser, "sessions at the same time (default 1)")
-    parser.add_argument("--sharers", type=count, metavar="N", help="so many workers share the provider's limits")
+    parser.add_argument(
+        "--sharers",
+        type=count,
+        metavar="N",
+        help="how many workers in all share the provider's limits",
+    )
     parser.add_argument("--with-stdin", action="store_true", help="end when stdin closes")
     _add_server(parser)
 
@@ -117,7 +154,7 @@ def _add_server(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_fork(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument(
         "--at",
         type=count,
@@ -137,6 +174,10 @@ def _add_fork(parser: argparse.ArgumentParser) -> None:
 def _add_place(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     _add_model(parser)
+
+
+def _add_completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"), help="the shell; docs/shell.md says where to")
 
 
 def _add_nothing(_parser: argparse.ArgumentParser) -> None:
@@ -173,40 +214,49 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "export": Command("xnagent.cli.export", "a session in a form that other programs read", add_export),
     "serve": Command("xnagent.cli.serve", "pages of all sessions in the store, live", add_serve),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
-    "doctor": Command("xnagent.cli.doctor", "what works here", _add_place),
+    "doctor": Command("xnagent.cli.doctor", "what works here, and whether a run could start", _add_place),
     "lab": Command(
         "xnagent.cli.lab", "what the same work costs under other context strategies and price tables", add_lab
     ),
-    "models": Command("xnagent.cli.models", "known models", _add_place),
+    "models": Command("xnagent.cli.models", "known models, with window, prices and key", _add_place),
+    "completion": Command("xnagent.cli.completion", "a script that completes commands in your shell", _add_completion),
 }
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments; options that were not given are missing. Raises UsageError; SystemExit after help or version."""
+    arguments = make_parser().parse_args(argv)
+    if getattr(arguments, "command", None) is None:
+        raise UsageError(f"USAGE: which command? One of {', '.join(COMMANDS)}; see xnagent --help")
+    _join_early(arguments)
+    return arguments
+
+
+def make_parser() -> Parser:
+    """The whole grammar."""
     parser = Parser(
         prog="xnagent",
-        description="Headless Planner-Executor orchestrator.",
+        description=ABOUT,
+        epilog=FIRST_STEPS,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"xnagent {__version__}")
     _add_common(parser, prefix="early_")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    made: dict[str, Parser] = {}
     for name, command in COMMANDS.items():
-        sub = commands.add_parser(
+        made[name] = commands.add_parser(
             name,
             help=command.about,
             description=command.about,
             argument_default=argparse.SUPPRESS,
             allow_abbrev=False,
         )
-        _add_common(sub)
-        command.add_arguments(sub)
-    arguments = parser.parse_args(argv)
-    if getattr(arguments, "command", None) is None:
-        raise UsageError(f"USAGE: which command? One of {', '.join(COMMANDS)}; see xnagent --help")
-    _join_early(arguments)
-    return arguments
+        _add_common(made[name])
+        command.add_arguments(made[name])
+    parser.commands = made
+    return parser
 
 
 def _add_common(parser: argparse.ArgumentParser, prefix: str = "") -> None:
@@ -241,10 +291,10 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="NAME", help="for both roles")
+    group.add_argument("--model", metavar="NAME", help="for both roles; `xnagent models` lists known ones")
     group.add_argument("--worker-model", metavar="NAME", help="another one for the Workers")
-    group.add_argument("--wire", metavar="WIRE", help="chat, responses or messages")
-    group.add_argument("--base-url", metavar="URL")
+    group.add_argument("--wire", metavar="WIRE", help="what the endpoint speaks: chat, responses or messages")
+    group.add_argument("--base-url", metavar="URL", help="an endpoint of your own, such as http://127.0.0.1:8080/v1")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the key")
     group.add_argument(
         "--budget", type=count, metavar="TOKENS", help="room for the Planner's history, within its window"
@@ -253,15 +303,23 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("limits and policy")
-    group.add_argument("--check", action="append", metavar="CMD", help="must pass on the result (repeatable)")
-    for name in ("usd", "tokens", "steps", "runs"):
-        group.add_argument(f"--max-{name}", metavar="N")
-    group.add_argument("--deadline", metavar="SECONDS")
+    group.add_argument(
+        "--check", action="append", metavar="CMD", help="a command that the result must pass (repeatable)"
+    )
+    for name, about in SPENT.items():
+        group.add_argument(f"--max-{name}", metavar="N", help=f"{about}; then the session ends and can be resumed")
+    group.add_argument("--deadline", metavar="SECONDS", help="the same for its time")
     group.add_argument("--parallel", metavar="N", help="runs at the same time")
     group.add_argument("--apply", action=argparse.BooleanOptionalAction, help="bring the result into the checkout")
-    group.add_argument("--prefix", metavar="MODE", help="off, warn or strict")
-    group.add_argument("--sandbox", metavar="MODE", help="required, auto, external or off")
-    group.add_argument("--network", metavar="on|off")
+    group.add_argument(
+        "--prefix",
+        metavar="MODE",
+        help="when a request does not extend the one before: off, warn or strict (end)",
+    )
+    group.add_argument(
+        "--sandbox", metavar="MODE", help="commands run in a box: required (or not at all), auto, external or off"
+    )
+    group.add_argument("--network", metavar="on|off", help="whether commands reach it (off in a box)")
     group.add_argument(
         "--allow", action="append", metavar="RULE", help="only this of the rule's tool, such as 'Bash(npm run *)'"
     )

@@ -31,7 +31,7 @@ from xnagent.cli.actions import within_actions
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_batch
 from xnagent.cli.engines import Crew, is_remote
-from xnagent.cli.hosting import host_of
+from xnagent.cli.hosting import acting_host_of
 from xnagent.cli.options import folder_of, settings_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
@@ -55,7 +55,7 @@ ROLES: Final[tuple[Role, ...]] = ("planner", "worker")
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Check every line, then run those that have no result."""
-    repository, host = folder_of(arguments), replace(host_of(arguments), gates=gates_of(arguments))
+    repository, host = folder_of(arguments), replace(acting_host_of(arguments), gates=gates_of(arguments))
     settings = settings_of(arguments, host, repository=repository)
     target = Path(arguments.out)
     defaults = _defaults(arguments, repository, settings=settings)

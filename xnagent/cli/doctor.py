@@ -21,14 +21,17 @@ from xnagent.app.host import Host
 from xnagent.app.servers import check_servers, listed_now
 from xnagent.app.stores import sessions_at
 from xnagent.cli.console import Console
-from xnagent.cli.hosting import home_of
+from xnagent.cli.hosting import acting_host_of, home_of
 from xnagent.cli.options import folder_of, models_of, settings_of
 from xnagent.config import Settings
 from xnagent.config.entry import is_loopback
+from xnagent.core.hooks import Hook
+from xnagent.core.shell_words import DYNAMIC, read_script
 from xnagent.core.text import Json
 from xnagent.errors import UsageError, XnagentError
 from xnagent.inspect.plain import line, table
 from xnagent.workspaces.box.ladder import try_all
+from xnagent.workspaces.hook_processes import SHELL
 
 GIT_LEAST: Final = (2, 38)
 CONNECT_SECONDS: Final = 3.0
@@ -63,7 +66,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         lambda: model(settings, host),
         lambda: endpoint(settings, host),
     ]
-    findings = [*(look() for look in looks), *servers(settings, host)]
+    findings = [*(look() for look in looks), *servers(settings, host), *hooks(arguments, host)]
     is_ready = all(finding.is_fine for finding in findings if finding.is_needed)
     _tell(findings, console, is_ready=is_ready)
     return 0 if is_ready else NOT_READY
@@ -193,6 +196,32 @@ def servers(settings: Settings, host: Host) -> list[Finding]:
         )
         for one in listings
     ]
+
+
+def hooks(arguments: Namespace, host: Host) -> list[Finding]:
+    """The user's hooks, and whether there is what they start; none of them is run."""
+    try:
+        configured = acting_host_of(arguments).hooks
+    except XnagentError:
+        return []
+    return [_hook(hook, host.environ) for hook in configured]
+
+
+def _hook(hook: Hook, environ: Mapping[str, str]) -> Finding:
+    commands = read_script(hook.command).commands
+    program = commands[0].words[0].text if commands and commands[0].words else ""
+    asking = [SHELL, "-c", 'command -v -- "$1"', SHELL, _in_full(program, environ)]
+    # A program that a variable names is known only when it starts.
+    found = DYNAMIC in program or anyio.run(_output_of, asking, dict(environ))
+    of_what = f" of {hook.match}" if hook.match else ""
+    rest = f"at most {hook.seconds:g} s{', must pass' if hook.must_pass else ''}"
+    told = f"{line(hook.command, 100)} ({rest})" if found else f"{line(hook.command, 100)}: {program} is not found"
+    return Finding(what=f"hook {hook.on}{of_what}", is_fine=bool(found), detail=told, is_needed=hook.must_pass)
+
+
+def _in_full(program: str, environ: Mapping[str, str]) -> str:
+    """The program without `~`, which only an unquoted word has replaced."""
+    return environ.get("HOME", "") + program[1:] if program.startswith("~/") else program
 
 
 def _connect(address: str, environ: Mapping[str, str]) -> str | None:

@@ -11,7 +11,7 @@ import anyio
 from xnagent.app.forking import Fork, fork_session
 from xnagent.cli import resume
 from xnagent.cli.console import Console
-from xnagent.cli.hosting import OPTION_KEYS, host_of
+from xnagent.cli.hosting import OPTION_KEYS, acting_host_of
 from xnagent.cli.options import changed_settings, models_of
 from xnagent.cli.resume import last_settings
 from xnagent.core.text import Json, clean
@@ -23,7 +23,7 @@ SHOWN_CHARACTERS = 200
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Make it and print its id; with `--run` go on with it, and the exit code is the session's."""
-    host = host_of(arguments)
+    host = acting_host_of(arguments)
     messages = _messages(arguments)
     is_run = getattr(arguments, "run", False)
     if is_run:

@@ -14,8 +14,9 @@ from typing import Final
 
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
+from xnagent.config.hooks import in_toml
 from xnagent.config.keys import KeyPath, value_of
-from xnagent.config.load import Sources, store_settings
+from xnagent.config.load import Sources, hook_settings, store_settings
 from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment
 
@@ -48,6 +49,7 @@ OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
 """What each option sets; later ones win."""
 
 STORE_VARIABLES: Final = {"url": "XNAGENT_STORE__URL", "lease_seconds": "XNAGENT_STORE__LEASE_SECONDS"}
+HOOKS_VARIABLE: Final = "XNAGENT_HOOKS"
 
 
 def home_of(arguments: Namespace) -> Host:
@@ -62,11 +64,21 @@ def host_of(arguments: Namespace) -> Host:
     return replace(host, store=sessions_at(store_settings(sources_of(arguments, host)), home=host.home))
 
 
+def acting_host_of(arguments: Namespace) -> Host:
+    """The same for what runs sessions: with the user's hooks. Raises UsageError for hooks that cannot be meant."""
+    host = host_of(arguments)
+    return replace(host, hooks=hook_settings(sources_of(arguments, host)))
+
+
 def worker_environ(arguments: Namespace, host: Host) -> dict[str, str]:
-    """The environment of a process that works in the same store: no option, since an address may hold a password."""
+    """The environment of a process that works in the same store, with the same hooks.
+
+    No option, since an address may hold a password.
+    """
     store = store_settings(sources_of(arguments, host))
     named = {variable: str(getattr(store, name)) for name, variable in STORE_VARIABLES.items()} if store.url else {}
-    return {**host.environ, **named}
+    hooks = {HOOKS_VARIABLE: in_toml(host.hooks)} if host.hooks else {}
+    return {**host.environ, **named, **hooks}
 
 
 def sources_of(arguments: Namespace, host: Host, *, repository: Path | None = None) -> Sources:

@@ -20,7 +20,19 @@ LAB_STRATEGIES: Final = (
     "aligned-summary",
 )
 EXPORT_FORMATS: Final = ("atif", "otel", "swebench", "github", "jsonl")
-INSPECT_PARTS: Final = ("spine", "deltas", "rebases", "requests", "runs", "tasks", "facts", "cost", "events")
+INSPECT_PARTS: Final = {
+    "spine": "the Planner's history as it is now, item by item",
+    "deltas": "what the Planner was told of changes",
+    "rebases": "how histories were shortened, and what that cost and saved",
+    "requests": "each model call: tokens, cached share, price",
+    "runs": "each attempt at a task: status, steps, checks, changed files",
+    "tasks": "the plan",
+    "facts": "what was found out, with its history",
+    "cost": "tokens and money by role and model",
+    "events": "the whole log",
+}
+"""What each part shows."""
+SESSION_HELP: Final = "its id, as `xnagent sessions` lists them"
 
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +42,9 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
 
 def add_inspect(parser: argparse.ArgumentParser) -> None:
     """Arguments of `inspect`."""
-    parser.add_argument("session", metavar="SESSION")
-    for part in INSPECT_PARTS:
-        parser.add_argument(f"--{part}", action="store_true", help=f"show the {part}")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
+    for part, about in INSPECT_PARTS.items():
+        parser.add_argument(f"--{part}", action="store_true", help=about)
     parser.add_argument("--json", action="store_true", help="as --output json")
     parser.add_argument("--sql", metavar="SELECT", help="ask the views of the session (docs/inspect.md)")
     parser.add_argument("--limit", type=count, metavar="N", help="only the first N events, or rows of an answer")
@@ -48,15 +60,15 @@ def add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def add_rebase(parser: argparse.ArgumentParser) -> None:
     """Arguments of `rebase`."""
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("--dry-run", action="store_true", help="only say what it would do now")
     parser.add_argument("--agent", metavar="NAME", help="planner, or a run such as r1 (default: all that go on)")
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Arguments of `request`."""
-    parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("request", type=count, metavar="N")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
+    parser.add_argument("request", type=count, metavar="N", help="1, 2, 3… as `inspect --requests` lists them")
     parser.add_argument("--against", type=count, metavar="M", help="show the first item that differs from request M")
     parser.add_argument("--explain", action="store_true", help="its parts as the model reads them, with what each cost")
     parser.add_argument(
@@ -69,7 +81,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """Arguments of `replay`."""
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--at",
@@ -83,13 +95,13 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Arguments of `report`."""
-    parser.add_argument("session", metavar="SESSION")
+    parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("-o", "--out", required=True, metavar="FILE.html", help="the page; - writes it to stdout")
 
 
 def add_export(parser: argparse.ArgumentParser) -> None:
     """Arguments of `export`."""
-    parser.add_argument("sessions", nargs="+", metavar="SESSION")
+    parser.add_argument("sessions", nargs="+", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument(
         "--format",
         required=True,

@@ -15,7 +15,7 @@ from xnagent.app.running import resume_session
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
 from xnagent.cli.forecast import Standing, forecast_record, forecast_text, forecasts, whole_forecast
-from xnagent.cli.hosting import host_of
+from xnagent.cli.hosting import acting_host_of
 from xnagent.cli.options import changed_settings, chosen_roles, models_of
 from xnagent.cli.run import announce, start_logging
 from xnagent.cli.session import drive
@@ -35,7 +35,7 @@ POLL_SECONDS: Final = 1.0
 
 def execute(arguments: Namespace, console: Console) -> int:
     """Check, then go on; with `--dry-run` only tell what it would cost."""
-    host = host_of(arguments)
+    host = acting_host_of(arguments)
     message = message_of(arguments)
     session = SessionId(arguments.session)
     place = host.place(session)

@@ -18,7 +18,7 @@ from xnagent.app.running import SessionSpec, run_session
 from xnagent.cli.console import Console
 from xnagent.cli.dry_run import tell_session
 from xnagent.cli.follow import Follower
-from xnagent.cli.hosting import host_of
+from xnagent.cli.hosting import acting_host_of
 from xnagent.cli.options import folder_of, models_of, settings_of
 from xnagent.cli.session import drive
 from xnagent.config import Settings
@@ -38,7 +38,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     """Check everything that can be checked, then run."""
     objective = objective_of(arguments)
     repository = folder_of(arguments)
-    host = host_of(arguments)
+    host = acting_host_of(arguments)
     settings = settings_of(arguments, host, repository=repository)
     if getattr(arguments, "dry_run", False):
         models_of(settings, host)

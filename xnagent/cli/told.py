@@ -10,9 +10,10 @@ from xnagent.core import mcp_events as mcp
 from xnagent.core import project_events as pe
 from xnagent.core import spine_events as sp
 from xnagent.core import summary_events as su
+from xnagent.core.hook_events import HookRan
 from xnagent.core.limits import spent_tokens, spent_usd
 from xnagent.core.state import SessionState, active_runs, steps_of
-from xnagent.core.text import Json, canonical
+from xnagent.core.text import Json, canonical, first_line
 from xnagent.inspect.plain import count, line, money, seconds, share
 
 ENVELOPE: Final = frozenset({"type", "session", "seq", "at"})
@@ -85,7 +86,16 @@ def _skipped(event: ev.Event) -> str | None:
         return f"MCP server {event.server} changed; this session goes on with what it began with: {event.detail}"
     if isinstance(event, pe.ProjectRead | pe.SkillsChanged) and event.skipped:
         return f"skipped: {'; '.join(event.skipped)}"
-    return None
+    return _hooked(event) if isinstance(event, HookRan) else None
+
+
+def _hooked(event: HookRan) -> str | None:
+    """A denied call has its own line."""
+    if event.verdict == "passed" or (event.verdict == "denied" and event.on == "before_tool"):
+        return None
+    ended = "did not end" if event.exit_code is None else f"exit code {event.exit_code}"
+    told = f": {first_line(event.detail)}" if event.detail else ""
+    return f"hook {event.on} {event.verdict} ({ended}): {line(event.command, 80)}{told}"
 
 
 def _missing(event: mcp.McpToolsFrozen) -> Iterator[str]:

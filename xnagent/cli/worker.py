@@ -14,7 +14,7 @@ from xnagent.batch.stopping import BatchStop
 from xnagent.batch.workers import OwnWorkers, end_with_stdin
 from xnagent.cli.console import Console
 from xnagent.cli.engines import is_remote, workers_engine
-from xnagent.cli.hosting import host_of
+from xnagent.cli.hosting import acting_host_of
 from xnagent.cli.run import start_logging
 from xnagent.cli.session import hand_on_signals, outlast_signals
 from xnagent.core.record import SIGNAL_EXIT_CODE
@@ -25,7 +25,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     """Work until a signal comes, or until the batch that began it is gone."""
     is_remote(arguments)
     start_logging(arguments, console)
-    host = replace(host_of(arguments), gates=gates_of(arguments))
+    host = replace(acting_host_of(arguments), gates=gates_of(arguments))
     make_home(host)
     host.sessions.check()
     return anyio.run(partial(_work, host, arguments, console=console))

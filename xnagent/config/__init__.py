@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, model_validator
 
+from xnagent.config.hooks import HookTable
 from xnagent.config.mcp import McpSettings
 from xnagent.config.project import ProjectSettings, SkillSettings
 from xnagent.config.section import Name, Number, Seconds, Section, Url, Variable
@@ -368,6 +369,8 @@ class Settings(Section):
     skills: SkillSettings = SkillSettings()
     mcp: McpSettings = McpSettings()
     store: StoreSettings = Field(default=StoreSettings(), exclude=True)
+    hooks: tuple[HookTable, ...] = Field(default=(), exclude=True)
+    """A matter of the host, too: no session brings its own."""
     check_timeout_seconds: Seconds = 600.0
     checks: tuple[Name, ...] = ()
     """Commands that the result as a whole must pass."""

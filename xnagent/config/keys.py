@@ -97,6 +97,8 @@ def check_known(path: KeyPath, origin: str) -> None:
         raise UsageError(
             f'CONFIG_INVALID: {origin}: "{dotted(path)}" is a table, not a value; its keys: {", ".join(below)}'
         )
+    if path[0] == "hooks":
+        raise UsageError(f"CONFIG_INVALID: {origin}: hooks are a list; begin each with [[hooks]] in a line of its own")
     if not any(path):
         raise UsageError(f"CONFIG_INVALID: {origin}: write -s KEY=VALUE, such as -s limits.usd=2")
     raise UsageError(f'CONFIG_UNKNOWN_KEY: {origin}: unknown key "{dotted(path)}"; did you mean "{_nearest(path)}"?')

@@ -15,6 +15,7 @@ from xnagent.config import Settings, StoreSettings
 from xnagent.config.keys import KeyPath, dotted
 from xnagent.config.places import PROJECT_FILE, shipped, user_file
 from xnagent.config.sources import Setting, from_environment, from_file
+from xnagent.core.hooks import Hook
 from xnagent.core.values import dataclass
 from xnagent.errors import UsageError
 
@@ -36,6 +37,8 @@ NARROWING_KEYS: Final = frozenset(
 )
 DENY: Final = ("permissions", "deny")
 """Deny rules add up over all sources; an empty list takes those below away, but a repository's does not."""
+HOOKS: Final = ("hooks",)
+"""A list of tables: messages say which one, counted from 0."""
 UNBOXED_MODES: Final = ("off", "external")
 STRICTNESS: Final = ("off", "warn", "strict")
 SECRET_KEYS: Final = frozenset({"api_key_env", "args", "base_url", "bearer_env", "env", "headers_env", "url"})
@@ -71,14 +74,23 @@ def load_settings(sources: Sources) -> Settings:
 
 def store_settings(sources: Sources) -> StoreSettings:
     """Where the host keeps its sessions. The project file has no say in it."""
+    return _of_host(sources, "store").store
+
+
+def hook_settings(sources: Sources) -> tuple[Hook, ...]:
+    """The host's hooks. Neither the project file nor a stored session has a say in them."""
+    return tuple(table.to_hook() for table in _of_host(sources, HOOKS[0]).hooks)
+
+
+def _of_host(sources: Sources, section: str) -> Settings:
     merged: Merged = {}
     user = user_file(sources.environ)
     for path in (*([user] if user.is_file() else ()), *sources.files):
         _put(merged, from_file(path))
     _put(merged, from_environment(sources.environ))
     _put(merged, sources.options)
-    own = {path: setting for path, setting in merged.items() if path[0] == "store"}
-    return _build(own, named=frozenset()).store
+    own = {path: setting for path, setting in merged.items() if path[0] == section}
+    return _build(own, named=frozenset())
 
 
 def with_settings(settings: Settings, changes: Iterable[Setting]) -> Settings:
@@ -161,7 +173,7 @@ def _validated(data: dict[str, Any], merged: Merged) -> Settings:
 def _explain(error: ErrorDetails, merged: Merged) -> str:
     place = tuple(str(part) for part in error["loc"])
     hits = [path for path in merged if place[: len(path)] == path or path[: len(place)] == place]
-    key = dotted(hits[0]) if len(hits) == 1 else dotted(place)
+    key = dotted(hits[0]) if len(hits) == 1 and hits != [HOOKS] else dotted(place)
     # What is missing came from nowhere: whoever wrote its table left it out.
     told = hits or [path for path in merged if path[: len(place) - 1] == place[:-1]]
     origins = ", ".join(dict.fromkeys(merged[path].origin for path in told)) or "defaults"

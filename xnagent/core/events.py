@@ -49,7 +49,7 @@ Outcome = Literal[
     "interrupted",
     "error",
 ]
-LimitKind = Literal["usd", "tokens", "steps", "runs", "deadline", "context", "denials"]
+LimitKind = Literal["usd", "tokens", "steps", "runs", "deadline", "context", "denials", "hook"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
-"""The part of `fold` that is about instructions and skills."""
+"""The part of `fold` that is about instructions, skills and hooks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from xnagent.core import fold_hooks
 from xnagent.core.evolve import evolve
 from xnagent.core.ids import AgentId
 from xnagent.core.project import Project
@@ -39,5 +40,6 @@ HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]]
     ProjectRead: _project_read,
     SkillsChanged: _skills_changed,
     SkillActivated: _skill_activated,
+    **fold_hooks.HANDLERS,
 }
 """By event type."""

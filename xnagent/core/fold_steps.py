@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from xnagent.core.events import FinishRequested
 from xnagent.core.evolve import evolve, frozen, thawed
+from xnagent.core.fold_hooks import keys_of_call
 from xnagent.core.fold_trees import with_touch
 from xnagent.core.forecast import AgentUse, add_use
 from xnagent.core.ids import PLANNER, AgentId, RunId, owner_of, role_of
@@ -252,6 +253,8 @@ def _tool_finished(draft: StateDraft, event: ToolFinished) -> None:
         aside.take_whole(event.call_id, whole)
     if (event.agent, event.call_id) in state.started_tools:
         del draft.own("started_tools")[event.agent, event.call_id]
+    for key in keys_of_call(state.hooks, event.agent, call_id=event.call_id):
+        del draft.own("hooks")[key]
     state.denials += event.code == DENIED
 
 

@@ -1,9 +1,10 @@
-"""What a repository and its user bring along for agents: instructions and skills, and the events that record them."""
+"""What a repository and its user bring along: instructions, skills and hooks, and the events that record them."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from xnagent.core.hook_events import HookRan
 from xnagent.core.ids import AgentId, Ticket
 from xnagent.core.mcp_events import McpEvent
 from xnagent.core.values import dataclass
@@ -77,5 +78,5 @@ class SkillActivated:
     type: Literal["skill_activated"] = "skill_activated"
 
 
-ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent
-"""What agents get beside what ships."""
+ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent | HookRan
+"""What agents get beside what ships, and what the user's hooks came to."""

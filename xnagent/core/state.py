@@ -17,6 +17,7 @@ from xnagent.core.events import (
 )
 from xnagent.core.forecast import AgentUse
 from xnagent.core.fork_events import SessionForked
+from xnagent.core.hook_events import HookKey, HookRan
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
 from xnagent.core.mcp_events import McpToolsFrozen
 from xnagent.core.project import Project
@@ -121,6 +122,8 @@ class SessionState:
     """Number of the newest cause that should wake a waiting Planner."""
     spines: Mapping[AgentId, Spine] = field(default_factory=dict)
     work: Mapping[AgentId, WorkLog] = field(default_factory=dict)
+    hooks: Mapping[HookKey, HookRan] = field(default_factory=dict)
+    """What the user's commands came to, but for those of calls that have their result."""
     started_tools: Mapping[tuple[AgentId, str], ToolStarted] = field(default_factory=dict)
     """Calls that began and have no result, by agent and call id."""
     manifests: Mapping[str, ManifestRecorded] = field(default_factory=dict)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, cast
 
 from xnagent.core.evolve import evolve
+from xnagent.core.hook_events import HookRan
 from xnagent.core.masking import Mask
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
@@ -134,12 +136,20 @@ def overview_blocks(reading: Reading, *, mask: Mask = NO_MASK) -> Sequence[Block
         ("window", _fullest(reading)),
         ("breaks", _breaks(state)),
         ("denied", f"{count(state.denials)} calls" if state.denials else ""),
+        ("hooks", _hooks(reading)),
         ("cached", ", ".join(f"{part.role} {share(part.cached_tokens, part.input_tokens)}" for part in shares)),
         ("cost", money(record["usage"]["cost_usd"])),
         ("time", seconds(settled.duration_seconds) if settled else UNKNOWN),
     ]
     told = [(name, mask.text(value)) for name, value in rows]
     return [Pairs(rows=told), *part_blocks(reading, "tasks", mask=mask), *part_blocks(reading, "rebases", mask=mask)]
+
+
+def _hooks(reading: Reading) -> str:
+    """How many of the user's commands ran, and what came of them; empty: none."""
+    verdicts = Counter(one.event.verdict for one in reading.events if isinstance(one.event, HookRan))
+    bad = [f"{count(verdicts[name])} {name}" for name in ("denied", "failed") if verdicts[name]]
+    return ", ".join([f"{count(verdicts.total())} run", *bad]) if verdicts else ""
 
 
 def _breaks(state: SessionState) -> str:

@@ -56,12 +56,15 @@ class GuardedTool:
 
 
 def _decided(rules: Rules, call: Call, *, tool: str) -> Decision:
-    asked = _asked(tool, call)
+    asked = asked_of(tool, call)
     return Allowed() if asked is None else decide(rules, asked)
 
 
-def _asked(tool: str, call: Call) -> Asked | None:
-    """What the rules look at; None where nothing is to be judged: a ticket, or a path that the tool refuses itself."""
+def asked_of(tool: str, call: Call) -> Asked | None:
+    """What the rules look at; None where nothing is to be judged: a ticket, or a path that the tool refuses itself.
+
+    Looks at the tree, so it blocks.
+    """
     command = call.arguments.get("command")
     if command is not None:
         return Asked(tool=tool, command=str(command))
