@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from xnagent.core.given_events import ToolsGiven
 from xnagent.core.ids import AgentId, Ticket
 from xnagent.core.mcp_events import McpEvent
 from xnagent.core.values import dataclass
@@ -77,5 +78,5 @@ class SkillActivated:
     type: Literal["skill_activated"] = "skill_activated"
 
 
-ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent
+ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent | ToolsGiven
 """What agents get beside what ships."""
