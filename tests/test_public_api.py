@@ -15,7 +15,21 @@ MAX_IMPORT_SECONDS = 0.100
 HEAVY = {"anyio", "asyncio", "httpx", "httpx_sse", "jsonpatch", "pydantic", "sqlite3", "ssl"}
 
 EXPECTED = [
+    "Event",
+    "Events",
+    "Final",
+    "FunctionTool",
+    "Options",
+    "Session",
+    "StoreBusyError",
+    "StoreError",
+    "ToolContext",
+    "UsageError",
+    "WorkspaceError",
+    "XnagentError",
     "__version__",
+    "open",
+    "tool",
 ]
 
 WATCHED_IMPORT = """

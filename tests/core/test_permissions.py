@@ -265,3 +265,15 @@ def test_allowed_and_forbidden_by_the_same_rule_never_both(texts, command: str):
     own = [text for text in texts if text.startswith("Bash")]
     if own and ran(rules(allow=own), command):
         assert not ran(rules(deny=own), command)
+
+
+def test_tools_of_a_program_are_ruled_by_their_names():
+    chosen = rules(deny=["Tool(drop)"])
+    assert chosen.taken_away("tool__drop") is not None
+    assert chosen.taken_away("tool__drop_all") is None
+    assert chosen.taken_away("bash") is None
+    for every in ("Tool", "tool(*)"):
+        assert rules(deny=[every]).taken_away("tool__get") is not None
+        assert rules(deny=[every]).taken_away("mcp__a__get") is None
+    with pytest.raises(RuleError, match="can never match"):
+        parse_rule("Tool(Drop It)")

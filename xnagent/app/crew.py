@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from hashlib import sha256
 
@@ -33,6 +34,7 @@ from xnagent.models.fingerprint import renderer_of
 from xnagent.models.transport import Timeouts
 from xnagent.ports import Log, Model, Shell, Tool, Toolbox, Workspace, Workspaces
 from xnagent.tools.facts import fact_tools, reporting_tools
+from xnagent.tools.given import given_taken_away, given_tools
 from xnagent.tools.guard import taken_away
 from xnagent.tools.known import FileView
 from xnagent.tools.looking import RunInspectTool, status_tool
@@ -97,12 +99,13 @@ class Crew:
         state, rules = self.log.state, self._rules
         view = FileView(known=work_of(state, agent_of(run)).seen)
         own = worker_toolbox(self.shell, ripgrep=self._ripgrep(), view=view, rules=rules)
-        box = with_skills(own, state, environ=self.host.environ)
         foreign = tools_of(state.mcp, self.peers or NoPeers(), rules=rules)
-        if foreign:
-            forbidden = {**box.forbidden, **foreign_taken_away(state.mcp, rules=rules)}
-            box = replace(box.with_tools(foreign), forbidden=forbidden)
-        placed = frozenset(tool.spec.name for tool in worker_tools(self.shell, rules=rules)) | acting(foreign)
+        given = given_tools(state.given, self.host.tools, rules=rules, session=state.session)
+        box = with_more(
+            with_skills(own, state, environ=self.host.environ), [*foreign, *given], state=state, rules=rules
+        )
+        placed = frozenset(tool.spec.name for tool in [*worker_tools(self.shell, rules=rules), *given])
+        placed |= acting(foreign)
         return await self._seat(agent_of(run), box=box, place=FixedPlace(workspace=workspace), placed=placed)
 
     async def release(self, run: RunId) -> None:
@@ -192,7 +195,8 @@ class Crew:
         known = state.manifests.get(state.role_manifest.get(role, ""))
         made = make_manifest(role, entry, definitions=box.definitions)
         if known is not None and (known.wire, known.model) == (made.wire, made.model):
-            tools = with_ruled_tools(known.tools, made.tools)
+            given = frozenset(tool.name for tool in state.given)
+            tools = with_ruled_tools(known.tools, made.tools, given=given)
             if tools == known.tools and _same_parameters(known, made):
                 return known
             made = make_manifest(role, entry, definitions=tools, system=known.system)
@@ -229,21 +233,28 @@ def worker_toolbox(
     return toolbox([*acting, *reporting_tools()], forbidden=taken_away(rules))
 
 
+def with_more(box: FrozenToolbox, tools: Sequence[Tool], *, state: SessionState, rules: Rules) -> FrozenToolbox:
+    """With the tools of others that the session froze."""
+    taken = {**foreign_taken_away(state.mcp, rules=rules), **given_taken_away(state.given, rules=rules)}
+    return replace(box.with_tools(tools), forbidden={**box.forbidden, **taken}) if tools or taken else box
+
+
 def _delegated_to(state: SessionState, agent: AgentId) -> str | None:
     """The model that the Planner asked for when it began the run; None: the role's own."""
     run = state.board.runs.get(RunId(agent))
     return None if run is None else run.model
 
 
-def with_ruled_tools(recorded: str, current: str) -> str:
+def with_ruled_tools(recorded: str, current: str, *, given: AbstractSet[str] = frozenset()) -> str:
     """The recorded definitions, with those of the tools that rules can take away as they are now: there or not."""
     before = {tool["name"]: tool for tool in json.loads(recorded)}
     now = {tool["name"]: tool for tool in json.loads(current)}
-    if {name for name in before if can_be_ruled(name)} == {name for name in now if can_be_ruled(name)}:
+    ruled = {name for name in {*before, *now} if name in given or can_be_ruled(name)}
+    if before.keys() & ruled == now.keys() & ruled:
         return recorded
-    kept = {name: tool for name, tool in before.items() if not can_be_ruled(name) or name in now}
-    given = {name: tool for name, tool in now.items() if can_be_ruled(name) and name not in before}
-    return canonical([tool for _, tool in sorted((kept | given).items())])
+    kept = {name: tool for name, tool in before.items() if name not in ruled or name in now}
+    new = {name: tool for name, tool in now.items() if name in ruled and name not in before}
+    return canonical([tool for _, tool in sorted((kept | new).items())])
 
 
 def make_manifest(role: str, entry: ModelEntry, *, definitions: str, system: str | None = None) -> ManifestRecorded:

@@ -18,6 +18,7 @@ from xnagent.ports import Clock
 from xnagent.store.files import FileSessions
 from xnagent.store.history import Past
 from xnagent.store.place import Place, Sessions
+from xnagent.tools.given import GivenFunction
 
 
 class SystemClock:
@@ -51,6 +52,8 @@ class Host:
     """The user's commands around what sessions do."""
     past: Past = field(default_factory=Past)
     """What earlier sessions used."""
+    tools: tuple[GivenFunction, ...] = ()
+    """Functions of this program that Workers may call."""
 
     @property
     def sessions(self) -> Sessions:

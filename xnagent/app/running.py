@@ -20,6 +20,7 @@ from xnagent import __version__
 from xnagent.agents.closing import error_of
 from xnagent.app.boxing import choose
 from xnagent.app.crew import check_models
+from xnagent.app.given import check_given, given_event
 from xnagent.app.hooks import begin, make_hooks, tell_end
 from xnagent.app.host import Host
 from xnagent.app.letters import Reception, discard_delivered, mailbox_of, messages_in, waiting_letters
@@ -102,6 +103,7 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
     """
     check_models(host, spec.settings)
     check_servers(spec.settings)
+    given = given_event(host.tools)
     mask = mask_for(host.environ, spec.settings)
     check_checks(spec.settings.checks, mask)
     await anyio.to_thread.run_sync(choose, spec.settings.sandbox, host.environ)
@@ -119,7 +121,8 @@ async def run_session(host: Host, spec: SessionSpec, *, stop: Stop) -> SessionSt
         read = await _reader(host, store, places=places, settings=spec.settings).begin(base.commit)
         brought = () if read is None else (read,)
         forecast = prospects.session(spec.objective, brought=brought)
-        await store.append(replace(started, forecast=forecast), *brought, *findings(base))
+        frozen = () if given is None else (given,)
+        await store.append(replace(started, forecast=forecast), *brought, *frozen, *findings(base))
         return await _drive(host, store, places=places, prospects=prospects, stop=stop)
     finally:
         if store.state.started is None:
@@ -180,6 +183,7 @@ async def resume_session(
             return state
         check_models(host, settings)
         check_servers(settings)
+        check_given(state.given, host.tools, session=session)
         await anyio.to_thread.run_sync(choose, settings.sandbox, host.environ)
         repository = await repository_of(host, state.started)
         places = make_places(host, session, repository=repository, settings=settings)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -77,7 +78,7 @@ class Watch:
             self._seen = stored.seq
         return news
 
-    async def follow(self) -> AsyncIterator[list[Stored]]:
+    async def follow(self) -> AsyncGenerator[list[Stored], None]:
         """What is new, again and again, to the end of the process that runs the session."""
         self.is_live = True
         while self.is_live:
@@ -95,11 +96,16 @@ async def tell_session(host: Host, session: SessionId, *, text: str) -> Told:
     name = await mailbox_of(host, session).post(Letter(kind="message", text=text))
     message: str | None = None
     with anyio.move_on_after(ANSWER_SECONDS):
-        async for news in watch.follow():
-            message = _number(news, name)
-            if message is not None:
-                break
+        async with aclosing(watch.follow()) as found:
+            message = await _taken(found, name)
     return Told(status="kept" if message is None else "delivered", message=message, is_running=watch.is_live)
+
+
+async def _taken(found: AsyncIterable[list[Stored]], letter: str) -> str | None:
+    async for news in found:
+        if (message := _number(news, letter)) is not None:
+            return message
+    return None
 
 
 def _number(news: list[Stored], letter: str) -> str | None:

@@ -79,6 +79,11 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
     _add_limits(parser)
 
 
+def _add_acp(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser)
+    _add_limits(parser)
+
+
 def _add_tell(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", help=SESSION_HELP)
     parser.add_argument("text", metavar="TEXT", help="what to say; - reads it from stdin")
@@ -213,6 +218,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "report": Command("xnagent.cli.report", "one self-contained HTML page of a session, with pictures", add_report),
     "export": Command("xnagent.cli.export", "a session in a form that other programs read", add_export),
     "serve": Command("xnagent.cli.serve", "pages of all sessions in the store, live", add_serve),
+    "acp": Command("xnagent.cli.acp", "an agent for editors (Agent Client Protocol) over stdin and stdout", _add_acp),
     "demo": Command("xnagent.cli.demo", "a whole session with a scripted model: no key, no network", _add_nothing),
     "doctor": Command("xnagent.cli.doctor", "what works here, and whether a run could start", _add_place),
     "lab": Command(

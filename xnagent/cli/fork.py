@@ -11,9 +11,10 @@ import anyio
 from xnagent.app.forking import Fork, fork_session
 from xnagent.cli import resume
 from xnagent.cli.console import Console
-from xnagent.cli.hosting import OPTION_KEYS, acting_host_of
+from xnagent.cli.hosting import acting_host_of
 from xnagent.cli.options import changed_settings, models_of
 from xnagent.cli.resume import last_settings
+from xnagent.config.flags import OPTION_KEYS
 from xnagent.core.text import Json, clean
 from xnagent.errors import UsageError
 from xnagent.inspect.plain import count, line, money

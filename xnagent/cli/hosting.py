@@ -7,46 +7,18 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from xnagent.app.host import Host
 from xnagent.app.stores import sessions_at
+from xnagent.config.flags import OPTION_KEYS, from_option
 from xnagent.config.hooks import in_toml
-from xnagent.config.keys import KeyPath, value_of
 from xnagent.config.load import Sources, hook_settings, store_settings
 from xnagent.config.places import home_folder
 from xnagent.config.sources import Setting, from_assignment
-
-ROLES: Final = ("planner", "worker")
-
-OPTION_KEYS: Final[Mapping[str, Sequence[KeyPath]]] = {
-    "model": [(role, "model", "name") for role in ROLES],
-    "worker_model": [("worker", "model", "name")],
-    "wire": [(role, "model", "wire") for role in ROLES],
-    "base_url": [(role, "model", "base_url") for role in ROLES],
-    "api_key_env": [(role, "model", "api_key_env") for role in ROLES],
-    "max_usd": [("limits", "usd")],
-    "max_tokens": [("limits", "tokens")],
-    "max_steps": [("limits", "steps")],
-    "max_runs": [("limits", "runs")],
-    "deadline": [("limits", "deadline_seconds")],
-    "parallel": [("parallel",)],
-    "apply": [("apply",)],
-    "bundle": [("workspace", "bundles")],
-    "prefix": [("prefix",)],
-    "sandbox": [("sandbox", "mode")],
-    "network": [("sandbox", "network")],
-    "check": [("checks",)],
-    "allow": [("permissions", "allow")],
-    "deny": [("permissions", "deny")],
-    "max_denials": [("permissions", "max_denials")],
-    "secret_env": [("secrets", "env")],
-    "trust_project_skills": [("skills", "project")],
-}
-"""What each option sets; later ones win."""
 
 STORE_VARIABLES: Final = {"url": "XNAGENT_STORE__URL", "lease_seconds": "XNAGENT_STORE__LEASE_SECONDS"}
 HOOKS_VARIABLE: Final = "XNAGENT_HOOKS"
@@ -97,14 +69,9 @@ def explicit(arguments: Namespace) -> list[Setting]:
 
 
 def _given(arguments: Namespace) -> Iterator[Setting]:
-    for name, paths in OPTION_KEYS.items():
+    for name in OPTION_KEYS:
         if hasattr(arguments, name):
-            value = getattr(arguments, name)
-            origin = _flag(name)
-            yield from (
-                Setting(path=path, value=value_of(path, value) if isinstance(value, str) else value, origin=origin)
-                for path in paths
-            )
+            yield from from_option(name, getattr(arguments, name), origin=_flag(name))
 
 
 def _flag(name: str) -> str:

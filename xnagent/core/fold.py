@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from xnagent.core import events as ev
-from xnagent.core import fold_mcp, fold_project, fold_spine, fold_steps, fold_summary, fold_trees
+from xnagent.core import fold_given, fold_mcp, fold_project, fold_spine, fold_steps, fold_summary, fold_trees
 from xnagent.core.board import Board, Cause, Fact, Run, RunStatus, Task, TaskStatus
 from xnagent.core.evolve import evolve
 from xnagent.core.fallback import forgive
@@ -385,4 +385,5 @@ _HANDLERS: Final[Mapping[type[Any], Callable[[SessionState, Any], SessionState]]
     **fold_trees.HANDLERS,
     **fold_project.HANDLERS,
     **fold_mcp.HANDLERS,
+    **fold_given.HANDLERS,
 }

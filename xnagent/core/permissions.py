@@ -34,6 +34,10 @@ RULED: Final = frozenset().union(*COVERS.values())
 SEARCHING: Final = frozenset({"grep", "glob"})
 RULE: Final = re.compile(r"\s*(?P<tool>[A-Za-z_][\w*-]*)\s*(?:\((?P<specifier>.*)\))?\s*", re.DOTALL)
 MCP: Final = re.compile(r"mcp__[A-Za-z0-9_-]+(__(\*|[A-Za-z0-9_-]+))?")
+GIVEN: Final = re.compile(r"[a-z][a-z0-9_]{0,63}|\*")
+"""Tools of a Python program, as `Tool(…)` names them."""
+NAMED: Final = ("mcp__", "tool__")
+"""How rules begin that are about tools by their names alone."""
 JOINT: Final = "\x1f"
 OPTIONS: Final = f"(?:{JOINT}-[^{JOINT}]*(?:{JOINT}[^{JOINT}-][^{JOINT}]*)?)*?"
 """What may stand between a command and its subcommand (`git -C folder push`)."""
@@ -72,7 +76,7 @@ class Rule:
 
     text: str
     tool: str
-    """As in `COVERS`, or `mcp__server__tool`."""
+    """As in `COVERS`, or `mcp__server__tool`, or `tool__name`."""
     specifier: str | None = None
     words: tuple[str, ...] = ()
     """The specifier of a command rule in its words."""
@@ -82,11 +86,11 @@ class Rule:
         """What its specifier is held against."""
         if self.tool == "bash":
             return "command"
-        return "name" if self.tool.startswith("mcp__") else "path"
+        return "name" if self.tool.startswith(NAMED) else "path"
 
     def covers(self, tool: str) -> bool:
         """Whether it is about the tool."""
-        if self.tool.startswith("mcp__"):
+        if self.tool.startswith(NAMED):
             is_server = self.tool.endswith("__*") or self.tool.count("__") == 1
             return tool == self.tool or (is_server and tool.startswith(f"{self.tool.removesuffix('__*')}__"))
         return tool in COVERS[self.tool]
@@ -155,6 +159,8 @@ def parse_rule(text: str) -> Rule:
         raise RuleError(f"{text!r} is no rule; write Tool or Tool(specifier), such as Bash(npm run *)")
     given, specifier = found["tool"], found["specifier"]
     tool = given if MCP.fullmatch(given) else given.lower()
+    if tool == "tool":
+        return _given_rule(text, specifier)
     if not tool.startswith("mcp__") and tool not in COVERS:
         raise RuleError(f'{text}: there is no tool "{given}" to make rules for; did you mean "{_nearest(tool)}"?')
     if specifier is None or specifier.strip() in {"*", "**"}:
@@ -167,6 +173,19 @@ def parse_rule(text: str) -> Rule:
     if problem:
         raise RuleError(f"{text}: this can never match: {problem}")
     return Rule(text=text.strip(), tool=tool, specifier=specifier)
+
+
+def _given_rule(text: str, specifier: str | None) -> Rule:
+    """`Tool(name)` for one tool of a Python program, `Tool` for all of them."""
+    name = "*" if specifier is None else specifier.strip()
+    if GIVEN.fullmatch(name) is None:
+        raise RuleError(f"{text}: this can never match: a tool's name has small letters, digits and _")
+    return Rule(text=text.strip(), tool=given_rule_name(name))
+
+
+def given_rule_name(tool: str) -> str:
+    """What rules call a tool of a Python program."""
+    return f"tool__{tool}"
 
 
 def parse_allow_rule(text: str) -> Rule:

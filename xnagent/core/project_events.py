@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from xnagent.core.given_events import ToolsGiven
 from xnagent.core.hook_events import HookRan
 from xnagent.core.ids import AgentId, Ticket
 from xnagent.core.mcp_events import McpEvent
@@ -78,5 +79,5 @@ class SkillActivated:
     type: Literal["skill_activated"] = "skill_activated"
 
 
-ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent | HookRan
+ProjectEvent: TypeAlias = ProjectRead | SkillsChanged | SkillActivated | McpEvent | ToolsGiven | HookRan
 """What agents get beside what ships, and what the user's hooks came to."""

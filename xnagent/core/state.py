@@ -17,6 +17,7 @@ from xnagent.core.events import (
 )
 from xnagent.core.forecast import AgentUse
 from xnagent.core.fork_events import SessionForked
+from xnagent.core.given_events import GivenTool
 from xnagent.core.hook_events import HookKey, HookRan
 from xnagent.core.ids import PLANNER, AgentId, CallId, RunId, SessionId, TaskId, role_of
 from xnagent.core.mcp_events import McpToolsFrozen
@@ -182,6 +183,8 @@ class SessionState:
     """Instructions and skills."""
     mcp: McpToolsFrozen | None = None
     """Tools of MCP servers; None: no server was asked."""
+    given: tuple[GivenTool, ...] = ()
+    """Tools of the program that runs the session, by name."""
 
 
 def spine_of(state: SessionState, agent: AgentId) -> Spine:

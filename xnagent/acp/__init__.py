@@ -1,0 +1,1 @@
+"""xnagent as an agent of editors: the Agent Client Protocol over stdin and stdout."""
