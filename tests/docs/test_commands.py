@@ -95,7 +95,9 @@ def test_every_command_of_the_documentation_ends_as_it_says(stage: Stage):
 def parsed(command: Command) -> str:
     """What the parser says against it; nothing if it is right. In prose a command may stand without its arguments."""
     words = ["7" if word in {"N", "M"} else word for word in shlex.split(command.text)]
-    words = words[words.index("xnagent") + 1 :]
+    begins = words.index("xnagent") + 1
+    ends = next((place for place, word in enumerate(words) if word in {">", "|", "&&"} and place > begins), len(words))
+    words = words[begins:ends]
     found = refusal(words)
     if "are required" in found and command.block < 0:
         found = found if all(refusal([*words, *more]) for more in COMPLETIONS) else ""
