@@ -32,6 +32,8 @@ CODES = {
     "xnagent replay SESSION --diff OTHER": 3,
 }
 """Other exit codes than 0, and the text that says so stands beside the command."""
+VALUES = {"N": "7", "M": "7", "SHELL": "bash"}
+"""What the parser takes in place of a word that stands for a value."""
 COMPLETIONS = (
     ("SESSION",),
     ("SESSION", "7"),
@@ -94,7 +96,7 @@ def test_every_command_of_the_documentation_ends_as_it_says(stage: Stage):
 
 def parsed(command: Command) -> str:
     """What the parser says against it; nothing if it is right. In prose a command may stand without its arguments."""
-    words = ["7" if word in {"N", "M"} else word for word in shlex.split(command.text)]
+    words = [VALUES.get(word, word) for word in shlex.split(command.text)]
     begins = words.index("xnagent") + 1
     ends = next((place for place, word in enumerate(words) if word in {">", "|", "&&"} and place > begins), len(words))
     words = words[begins:ends]
