@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import ROOT, SECONDS, XNAGENT, Done, Prompt, Shell, make_shell, model, working
+import xnagent
+from tests.cli.harness import SECONDS, XNAGENT, Done, Prompt, Shell, make_shell, model, working
 from tests.inspect.long import EVIL, long_events
 from tests.inspect.schema import SHAPES, problems
 from tests.store.process import SystemClock
@@ -110,7 +111,7 @@ def test_no_colour_where_none_is_wanted_and_plain_text_where_lines_are_all_it_ca
 
 
 def test_rich_is_loaded_only_where_somebody_looks():
-    source = {path: path.read_text() for path in (ROOT / "xnagent").rglob("*.py")}
+    source = {path: path.read_text() for path in Path(xnagent.__file__).parent.rglob("*.py")}
     drawing = {path.name for path, text in source.items() if re.search(r"^\s*(from|import) rich\b", text, re.MULTILINE)}
     assert drawing == {"drawn.py", "live.py"}
     pattern = r"^\s*(from xnagent\.cli\.(drawn|live) import|import xnagent\.cli\.(drawn|live))"

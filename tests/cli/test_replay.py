@@ -7,8 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.cli.harness import ROOT, Shell, finishing
+import xnagent
+from tests.cli.harness import Shell, finishing
 from tests.e2e.bench import Bench, call, finish, on, scripted, start, submit, task
+from xnagent.config.places import shipped
 from xnagent.core.events import RunLaunched, RunSettled, Stored
 from xnagent.core.spine_events import RequestStarted, ToolStarted
 from xnagent.store.reading import read_events
@@ -134,8 +136,9 @@ def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(whole: tuple[Shell,
 
 def test_M42_a_changed_prompt_file_is_the_first_difference(whole: tuple[Shell, str, list[bytes]], tmp_path: Path):
     shell, session, bodies = whole
-    shutil.copytree(ROOT / "xnagent", tmp_path / "xnagent", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    package = Path(xnagent.__file__).parent
+    shutil.copytree(package, tmp_path / "xnagent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(shipped("demo").parent, tmp_path / "configs")
     prompt = tmp_path / "xnagent" / "agents" / "prompts" / "worker.md"
     prompt.write_text(prompt.read_text() + "\nBe brief.\n")
     changed = Shell(folder=shell.folder, extra={"PYTHONPATH": str(tmp_path)})
