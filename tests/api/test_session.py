@@ -211,3 +211,12 @@ async def test_a_run_that_cannot_begin_leaves_nothing_and_can_be_tried_again(kit
             await events.aclose()
             await events.aclose()
             assert session.final.outcome in {"interrupted", "completed"}
+
+
+async def test_the_users_hooks_run_here_too(kit: Kit):
+    hooks = kit.folder / "hooks.toml"
+    hooks.write_text(f'[[hooks]]\non = "session_start"\ncommand = "cat > {kit.folder}/told.json"\n')
+    with ScriptedServer(SHORT) as server:
+        async with xnagent.open(**kit.options(server, config=[hooks])) as session:
+            assert [event.type async for event in session.run("Make it so.")].count("hook_ran") == 1
+    assert session.id in (kit.folder / "told.json").read_text()

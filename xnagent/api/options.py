@@ -15,7 +15,7 @@ from xnagent.config import Settings
 from xnagent.config.entry import Role
 from xnagent.config.flags import OPTION_KEYS, ROLES, from_option
 from xnagent.config.keys import check_known, parse_key, value_of
-from xnagent.config.load import Sources, load_settings, require_box, store_settings, with_settings
+from xnagent.config.load import Sources, hook_settings, load_settings, require_box, store_settings, with_settings
 from xnagent.config.places import home_folder
 from xnagent.config.secrets import mask_for
 from xnagent.config.sources import Setting, check_names, from_file
@@ -131,13 +131,14 @@ def choose(options: Options) -> Chosen:
     home = options.get("home")
     files = tuple(Path(file) for file in options.get("config", ()))
     explicit = tuple(_explicit(options, given))
-    host = Host(home=home_folder(environ, None if home is None else fspath(home)), environ=environ)
-    store = store_settings(Sources(environ=environ, files=files, options=explicit))
+    folder = home_folder(environ, None if home is None else fspath(home))
+    sources = Sources(environ=environ, files=files, options=explicit)
     return Chosen(
         host=Host(
-            home=host.home,
+            home=folder,
             environ=environ,
-            store=sessions_at(store, home=host.home),
+            store=sessions_at(store_settings(sources), home=folder),
+            hooks=hook_settings(sources),
             tools=tuple(tool.given() for tool in options.get("tools", ())),
         ),
         explicit=explicit,
