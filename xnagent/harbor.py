@@ -130,7 +130,8 @@ class XnagentAgent(base.BaseInstalledAgent):
         await self.exec_as_agent(environment, INSTALL.format(package=shlex.quote(package)))
 
     async def configure(self, environment: BaseEnvironment) -> None:
-        """Hand on the task's servers of MCP, and its skills as the user's own."""
+        """Hand on the servers of MCP, and skills as the user's own. Raises ValueError for a model of nobody known."""
+        self._model()
         for server in self.mcp_servers:
             if server.transport not in TRANSPORTS:
                 self.logger.warning("MCP server %s: xnagent does not speak %s", server.name, server.transport)
@@ -170,11 +171,14 @@ class XnagentAgent(base.BaseInstalledAgent):
         if not self.model_name:
             return [], {}
         connection = self.model_connection
+        address = connection.execution_base_url or connection.inferred_base_url
+        if self._parsed_model_provider is None and not connection.execution_base_url:
+            raise ValueError(f"whose model is {self.model_name}? write -m PROVIDER/NAME, or give a --base-url")
         options, variables = ["--model", str(connection.model_id)], {}
         if self.options.worker_model:
             options += ["--worker-model", self.options.worker_model]
-        if connection.execution_base_url:
-            options += ["--base-url", connection.execution_base_url]
+        if address:
+            options += ["--base-url", address]
         is_told = connection.api_format_source == ApiFormatSource.CLI_FLAG_OVERRIDE
         if is_told or connection.provider == "anthropic":
             options += ["--wire", WIRES[connection.model_api_format]]

@@ -50,6 +50,22 @@ pytestmark = [
     pytest.mark.skipif(not HARBOR, reason="scripts/check-peers says with which Python Harbor itself is asked"),
     pytest.mark.timeout(SECONDS + 30),
 ]
+CHOOSE = """
+import pathlib
+from xnagent.harbor import XnagentAgent
+def chosen(name, **more):
+    return XnagentAgent(logs_dir=pathlib.Path("logs"), model_name=name, **more)._model()
+base = ["--base-url", "https://api.deepseek.com", "--api-key-env", "DEEPSEEK_API_KEY"]
+assert chosen("deepseek/deepseek-flash") == (["--model", "deepseek-flash", *base], {"DEEPSEEK_API_KEY": "d"})
+options, variables = chosen("openai/x", base_url="http://h/v1", model_api_format="anthropic_messages", worker_model="y")
+assert options[:8] == ["--model", "x", "--worker-model", "y", "--base-url", "http://h/v1", "--wire", "messages"], options
+try:
+    chosen("deepseek-flash")
+except ValueError as error:
+    assert "PROVIDER/NAME" in str(error)
+else:
+    raise AssertionError("the key of one provider would go to another")
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +98,17 @@ def make_task(task: Path, *, seconds: int) -> None:
         (task / name).write_text(text)
 
 
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "PYTHONPATH": f"{ROOT}:{HERE}",
+        "HARBOR_TELEMETRY": "0",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+
+
 def run(folder: Path, server: ScriptedServer, *options: str, seconds: int = 120) -> Trial:
     programs = folder / "programs"
     programs.mkdir(parents=True)
@@ -96,14 +123,9 @@ def run(folder: Path, server: ScriptedServer, *options: str, seconds: int = 120)
     where = ["-p", str(task), "--jobs-dir", str(folder / "jobs"), "-y"]
     box = ["--env", "folder_environment:FolderEnvironment"]
     environ = {
-        **{name: value for name, value in os.environ.items() if name.startswith("PIP_")},
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "PYTHONPATH": f"{ROOT}:{HERE}",
+        **environment(folder),
         "XNAGENT_TEST_PATH": f"{programs}:{os.environ['PATH']}",
         "OPENAI_API_KEY": KEY,
-        "HARBOR_TELEMETRY": "0",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
     line = [str(Path(HARBOR).with_name("harbor")), "run", *where, *agent, *box, *installing, *options]
     done = subprocess.run(line, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder)
@@ -168,6 +190,12 @@ def test_a_providers_fault_is_harbors_own_error(tmp_path: Path, status: int, err
         trial = run(tmp_path, server)
     assert trial.result["exception_info"]["exception_type"] == exception
     assert trial.result["agent_result"]["metadata"]["exit_code"] == 9
+
+
+def test_a_key_goes_to_its_own_provider_only(tmp_path: Path):
+    environ = {**environment(tmp_path), "DEEPSEEK_API_KEY": "d", "OPENAI_API_KEY": "o"}
+    done = subprocess.run([HARBOR, "-c", CHOOSE], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
 
 
 def test_a_session_that_harbor_cuts_off_leaves_its_trajectory(tmp_path: Path):
