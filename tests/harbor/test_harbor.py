@@ -58,7 +58,8 @@ def chosen(name, **more):
 base = ["--base-url", "https://api.deepseek.com", "--api-key-env", "DEEPSEEK_API_KEY"]
 assert chosen("deepseek/deepseek-flash") == (["--model", "deepseek-flash", *base], {"DEEPSEEK_API_KEY": "d"})
 options, variables = chosen("openai/x", base_url="http://h/v1", model_api_format="anthropic_messages", worker_model="y")
-assert options[:8] == ["--model", "x", "--worker-model", "y", "--base-url", "http://h/v1", "--wire", "messages"], options
+assert options[:6] == ["--model", "x", "--worker-model", "y", "--base-url", "http://h/v1"], options
+assert options[6:8] == ["--wire", "messages"], options
 try:
     chosen("deepseek-flash")
 except ValueError as error:
