@@ -1,6 +1,7 @@
 """Folders of exercises through the real command line: hidden tests, restored files, pass rates, nothing done twice."""
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,8 @@ COMMAND = f"{sys.executable} -m unittest -q two_test.py"
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    return make_shell(tmp_path)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return make_shell(tmp_path).with_variables(PATH=path)
 
 
 def exercise(shell: Shell, name: str, files: dict[str, str], **lists: Any) -> None:
