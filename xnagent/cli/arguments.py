@@ -104,8 +104,8 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
     _add_dry_run(parser)
     parser.add_argument(
         "--format",
-        choices=("jobs", "swebench"),
-        help="what the file holds (default jobs); swebench: instances, and --out gets predictions",
+        choices=("jobs", "swebench", "polyglot"),
+        help="what is read (default jobs); swebench: instances, --out gets predictions; polyglot: folders of exercises",
     )
     parser.add_argument(
         "--repos", type=place, metavar="DIR", help="swebench: repositories as DIR/OWNER__NAME (default: from GitHub)"

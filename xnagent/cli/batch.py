@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, cast
 
 import anyio
@@ -24,6 +25,7 @@ from xnagent.batch.assignment import Record
 from xnagent.batch.dispatch import Batch, BatchEnd, BatchLimits
 from xnagent.batch.jobs import Defaults, Job, read_jobs
 from xnagent.batch.plan import Plan, make_plan
+from xnagent.batch.polyglot import pass_rates, write_jobs
 from xnagent.batch.results import Results, open_results
 from xnagent.batch.stopping import BatchStop
 from xnagent.batch.swebench import Predictions, by_name, job_fields, results_beside
@@ -48,6 +50,8 @@ from xnagent.errors import UsageError
 from xnagent.export import github
 from xnagent.inspect.plain import count, line, money
 
+EXERCISES: Final = ".exercises"
+"""Ends the name of the folder beside the results in which exercises have their repositories."""
 LISTED: Final = 8
 SUMMARIZED: Final = 200
 ROLES: Final[tuple[Role, ...]] = ("planner", "worker")
@@ -57,7 +61,7 @@ def execute(arguments: Namespace, console: Console) -> int:
     """Check every line, then run those that have no result."""
     repository, host = folder_of(arguments), replace(acting_host_of(arguments), gates=gates_of(arguments))
     settings = settings_of(arguments, host, repository=repository)
-    target = Path(arguments.out)
+    target, kind = Path(arguments.out), getattr(arguments, "format", "jobs")
     defaults = _defaults(arguments, repository, settings=settings)
     out = target if defaults.translate is None else results_beside(target)
     if getattr(arguments, "ephemeral", False):
@@ -66,9 +70,16 @@ def execute(arguments: Namespace, console: Console) -> int:
         raise UsageError("USAGE: --out names the file of jobs itself; choose another")
     is_remote(arguments)
     host.sessions.check()
-    jobs = read_jobs(Path(arguments.jobs), host, defaults=defaults)
+    is_dry = getattr(arguments, "dry_run", False)
+    source = Path(arguments.jobs)
+    if kind == "polyglot":
+        jobs = _exercises(
+            source, host, defaults=defaults, place=None if is_dry else out.absolute().with_suffix(EXERCISES)
+        )
+    else:
+        jobs = read_jobs(source, host, defaults=defaults)
     limits, may_retry = _limits(arguments, jobs), getattr(arguments, "retry_failed", False)
-    if getattr(arguments, "dry_run", False):
+    if is_dry:
         whole = Limits(usd=limits.usd, tokens=limits.tokens)
         return tell_batch(host, jobs, out=out, limits=whole, may_retry=may_retry, console=console)
     console.mask = mask_for(host.environ, settings)
@@ -82,6 +93,7 @@ def execute(arguments: Namespace, console: Console) -> int:
         console.say(choose(settings.sandbox, host.environ).told)
         crew = Crew(host=host, arguments=arguments, batch=results.seed)
         work = Work(host=host, jobs=jobs, plan=plan, results=results, limits=limits, crew=crew, predictions=predictions)
+        work.has_languages = kind == "polyglot"
         return _work(work, console)
 
 
@@ -91,7 +103,7 @@ def _work(work: Work, console: Console) -> int:
         _introduce(work, console)
         work.results.remember({job.job: job.digest for job in work.jobs})
         end = anyio.run(_run, work, console)
-        _tell(end, console)
+        _tell(end, work, console=console)
         if actions is not None:
             told: Record = {**asdict(end), "exit_code": end.exit_code}
             actions.summarize(github.batch_summary(told, work.told))
@@ -100,17 +112,29 @@ def _work(work: Work, console: Console) -> int:
 
 
 def _defaults(arguments: Namespace, repository: Path, *, settings: Settings) -> Defaults:
-    """What lines do not say. Instances of SWE-bench share repositories, so nothing is written to a checkout."""
+    """What lines do not say. Benchmarks have repositories of their own, so nothing is written to a checkout."""
     folder: str | None = getattr(arguments, "repos", None)
-    if getattr(arguments, "format", "jobs") == "jobs":
-        if folder is not None:
-            raise UsageError("USAGE: --repos is for --format swebench")
+    kind = getattr(arguments, "format", "jobs")
+    if folder is not None and kind != "swebench":
+        raise UsageError("USAGE: --repos is for --format swebench")
+    if kind == "jobs":
         return Defaults(repository=repository, settings=settings)
     if getattr(arguments, "apply", False):
-        raise UsageError("USAGE: with --format swebench the result is a prediction; leave --apply out")
-    untouched = with_settings(settings, [Setting(path=("apply",), value=False, origin="--format swebench")])
-    translate = job_fields(None if folder is None else Path(folder))
+        raise UsageError(f"USAGE: with --format {kind} nothing is written to a checkout; leave --apply out")
+    untouched = with_settings(settings, [Setting(path=("apply",), value=False, origin=f"--format {kind}")])
+    translate = job_fields(None if folder is None else Path(folder)) if kind == "swebench" else None
     return Defaults(repository=repository, settings=untouched, translate=translate)
+
+
+def _exercises(folder: Path, host: Host, *, defaults: Defaults, place: Path | None) -> list[Job]:
+    """A job for each exercise; its repository is in `place`, or, where nothing may be left behind, nowhere for long."""
+    with ExitStack() as stack:
+        if place is None:
+            place = Path(stack.enter_context(TemporaryDirectory(prefix="xnagent-exercises-")))
+        write = partial(write_jobs, folder, place, environ=host.environ, checks=defaults.settings.checks)
+        without = [Setting(path=("checks",), value=[], origin="--format polyglot")]
+        own = replace(defaults, repository=place, settings=with_settings(defaults.settings, without))
+        return read_jobs(anyio.run(write), host, defaults=own)
 
 
 def _limits(arguments: Namespace, jobs: Sequence[Job]) -> BatchLimits:
@@ -160,6 +184,8 @@ class Work:
     limits: BatchLimits
     crew: Crew
     predictions: Predictions | None = None
+    has_languages: bool = False
+    """Ids of jobs begin with a language, whose share of passed ones is told."""
     trace: Trace | None = None
     told: list[Record] = field(default_factory=list)
     """The first jobs that came to an end, for a summary."""
@@ -232,12 +258,18 @@ def _show(record: Record, tally: Tally, *, display: Display, console: Console) -
     display.show(tally, told(record, tally, now=time.monotonic()))
 
 
-def _tell(end: BatchEnd, console: Console) -> None:
+def _tell(end: BatchEnd, work: Work, *, console: Console) -> None:
     left = f", {end.unfinished} unfinished: run the same command again to go on" if end.unfinished else ""
     if end.stopped_by is not None:
         option = f"--batch-{end.stopped_by}"
         left += f" ({option} is used up; give it more)" if end.stopped_by != "deadline" else f" ({option} came)"
     console.say(f"{end.completed} of {end.total} jobs completed, {end.failed} did not{left}")
     console.say(f"{money(end.cost_usd)}, {count(end.tokens)} tokens in all")
+    rates = pass_rates(work.results, [job.job for job in work.jobs]) if work.has_languages else {}
+    for language, (passed, total) in rates.items():
+        console.say(f"{language}: {passed} of {total} passed ({passed / total:.1%})")
     if console.output != "text":
-        console.record({"type": "batch", **asdict(end), "exit_code": end.exit_code})
+        more = (
+            {"languages": {name: {"passed": one[0], "total": one[1]} for name, one in rates.items()}} if rates else {}
+        )
+        console.record({"type": "batch", **asdict(end), "exit_code": end.exit_code, **more})
