@@ -19,11 +19,14 @@ NOT_HERE = {
     "temporal server": "a server that goes on; tests/batch start their own",
     "llama-server": "needs a model's file; scripts/check-real",
     "OLLAMA_": "needs Ollama",
+    "harbor run": "needs Harbor, a container and a model; tests/harbor have its part",
+    "git clone https://": "fetches from the network",
     "python -m swebench": "needs SWE-bench's harness; scripts/check-peers",
 }
 """How lines begin, or what stands in them, that only a reader's machine can run."""
 PARSED_ONLY = {
     "--engine temporal": "needs a Temporal server at SERVER; tests/batch have one",
+    "polyglot-benchmark --format": "needs the exercises of the line before; tests/batch have small ones",
     "postgresql.md: xnagent doctor": "needs the database of the line before; tests/e2e/test_postgres.py",
     "xnagent demo": "the stage begins with it; tests/demo",
 }
