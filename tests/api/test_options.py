@@ -71,7 +71,8 @@ def test_any_setting_has_its_key_and_files_stand_below(tmp_path: Path):
 def test_only_an_argument_takes_the_box_away(tmp_path: Path):
     file = tmp_path / "own.toml"
     file.write_text("[sandbox]\nmode = 'off'\n")
-    options = xnagent.Options(environ={"HOME": str(tmp_path)}, directory=tmp_path, config=[file])
-    for settings in (lambda: choose(options).settings(), lambda: choose(options).changed(choose({}).settings())):
+    plain = xnagent.Options(environ={"HOME": str(tmp_path)})
+    options = xnagent.Options(**plain, directory=tmp_path, config=[file])
+    for settings in (lambda: choose(options).settings(), lambda: choose(options).changed(choose(plain).settings())):
         with pytest.raises(xnagent.UsageError, match="CONFIG_NOT_ALLOWED"):
             settings()

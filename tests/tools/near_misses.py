@@ -268,7 +268,8 @@ def cases(seed: int, count: int) -> Iterator[Case]:
     texts = _texts()
     names = sorted(texts)
     for number in range(count):
-        yield KINDS[number % len(KINDS)](_block(rng, texts[rng.choice(names)], number=number), rng)
+        blocks = (_block(rng, texts[name], number=number) for name in rng.sample(names, len(names)))
+        yield KINDS[number % len(KINDS)](next(block for block in blocks if block is not None), rng)
 
 
 def _texts() -> Mapping[str, Sequence[str]]:
@@ -276,15 +277,15 @@ def _texts() -> Mapping[str, Sequence[str]]:
     return {name: lines for name, lines in found.items() if len(lines) > 40}
 
 
-def _block(rng: random.Random, lines: Sequence[str], *, number: int) -> Block:
-    """Lines that are indented and that stand there once, however they are read."""
+def _block(rng: random.Random, lines: Sequence[str], *, number: int) -> Block | None:
+    """Lines that are indented and that stand there once, however they are read; None if there are none."""
     read = [_read(line) for line in lines]
-    while True:
-        size = rng.randrange(3, 9)
-        first = rng.randrange(len(lines) - size)
+    places = [(size, first) for size in range(3, 9) for first in range(len(lines) - size)]
+    for size, first in rng.sample(places, len(places)):
         block = Block(lines=lines, first=first, size=size, mark=f"marked_{number}")
         if _is_fit(block) and sum(read[n : n + size] == read[first : first + size] for n in range(len(lines))) == 1:
             return block
+    return None
 
 
 def _is_fit(block: Block) -> bool:
