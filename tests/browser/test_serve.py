@@ -137,6 +137,7 @@ def test_a_page_grows_where_it_stands(browser: Any, house: House):
         with visited(browser, house.address("s-grows")) as visit:
             opened(visit)
             page = visit.page
+            page.emulate_media(reduced_motion="reduce")  # Otherwise it still glides when its place is taken down.
             before = page.locator(".ledger details").count()
             for fold in ("#run-r1", "#request-3", "#facts details:first-of-type"):
                 page.eval_on_selector(fold, "one => { one.open = true }")
