@@ -196,7 +196,7 @@ class _Replay:
                 self.cut.add((event.agent, event.call_id))
             case ToolFinished():
                 self._call(event, before, seq=seq)
-            case SessionSettled() if event.outcome in COMPUTED and event.outcome != outcome_of(before):
+            case SessionSettled() if event.outcome in COMPUTED and event.outcome not in _outcomes(before):
                 what = f"end of the session: {event.outcome} was recorded, its state says {outcome_of(before)}"
                 self._differs(seq, what, agent=PLANNER, segment="end")
             case _:
@@ -365,6 +365,11 @@ def _pruned(spine: Spine) -> Mapping[CallId, Ticket]:
     cut = set(long_results(spine))
     texts = {item.call_id: item.text for item in spine.items if isinstance(item, ToolResult) and item.call_id in cut}
     return {call_id: ticket_of(digest(text.encode())) for call_id, text in texts.items()}
+
+
+def _outcomes(state: SessionState) -> tuple[str, str]:
+    """How the session may end: a signal may reach the log while an end that was found before it is being written."""
+    return outcome_of(state), outcome_of(replace(state, interrupted=None))
 
 
 def replay(events: Iterable[Stored]) -> Replayed:
