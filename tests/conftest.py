@@ -8,6 +8,8 @@ from hypothesis import settings
 from tests import temporal_server as temporal
 from tests.database import Server, running, why_not
 
+pytest_plugins = ["tests.watchdog"]
+
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=60, database=None)
 settings.load_profile("ci")
 

@@ -282,7 +282,7 @@ async def test_usage_in_each_dialect(dialect: str):
     ("fault", "kind"),
     [
         ({"status": 529, "body": {"error": {"type": "overloaded_error", "message": "x"}}}, "overloaded"),
-        ({"status": 429, "headers": {"Retry-After": "7"}}, "rate_limited"),
+        ({"status": 429, "headers": {"Retry-After": "0"}}, "rate_limited"),
         ({"cut_after": 150}, "incomplete"),
         ({"html": True}, "protocol"),
         ({"error_event": {"message": "m", "code": 502}}, "server"),
