@@ -17,7 +17,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from types import TracebackType
+from typing import Generic, Literal, Self, TypeVar, cast, get_args
 
 FaultKind = Literal[
     "overloaded",
@@ -121,3 +122,45 @@ class ModelError(XnagentError):
     def is_retryable(self) -> bool:
         """Whether the same request may succeed later."""
         return self.fault in RETRYABLE
+
+
+Kept = TypeVar("Kept", bound=BaseException)
+
+
+class Caught(Generic[Kept]):
+    """`with Caught(kind) as caught:` keeps what ended the block instead of letting it out; other kinds go through.
+
+    `raised` is the error as it came, `error` what a person should read of it: the first cause, if it is a group. Both
+    are None while there is none. Inside an event loop only `Exception` will do: cancellation has to get through.
+    """
+
+    def __init__(self, kind: type[Kept]) -> None:
+        """Keep errors of this kind."""
+        self.raised: Kept | None = None
+        self._kind = kind
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        """Keep the error."""
+        if not isinstance(error, self._kind):
+            return False
+        self.raised = error
+        return True
+
+    @property
+    def error(self) -> Kept | None:
+        """What a person should read."""
+        return None if self.raised is None else cast("Kept", first_cause(self.raised))
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """Out of a group of errors the one that a person should read: ours before others, the first before later ones."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [first_cause(part) for part in error.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, XnagentError | KeyboardInterrupt)), leaves[0])

@@ -8,14 +8,14 @@ import pytest
 
 from xnagent.app.host import Host
 from xnagent.batch.dispatch import BatchEnd
-from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, first_cause, message_of
+from xnagent.batch.failure import TerminatedError, exit_code_of, failure_record, message_of
 from xnagent.batch.jobs import Defaults, Job, read_jobs
 from xnagent.batch.plan import session_of
 from xnagent.batch.results import open_results
 from xnagent.config import Settings
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
-from xnagent.errors import ModelError, PrefixBrokenError, StoreBusyError, UsageError
+from xnagent.errors import Caught, ModelError, PrefixBrokenError, StoreBusyError, UsageError, first_cause
 
 SETTINGS = Settings.model_validate({"planner": {"model": {"name": "scripted"}}, "checks": ["true"]})
 
@@ -190,7 +190,7 @@ def test_of_many_errors_ours_is_told():
     ours = UsageError("ours")
     group = BaseExceptionGroup("g", [ValueError("first"), ExceptionGroup("h", [ours])])
     assert first_cause(group) is ours
-    with Caught() as caught:
+    with Caught(BaseException) as caught:
         raise group
     assert caught.error is ours
     with pytest.raises(KeyboardInterrupt), Caught(Exception):

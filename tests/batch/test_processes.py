@@ -10,9 +10,9 @@ import pytest
 
 from tests.batch.scenes import HANG, OK, batch, children_of, results, script, sessions, wait_for, write_jobs
 from tests.cli.harness import SECONDS, Shell, make_shell
-from xnagent.batch.failure import first_cause
 from xnagent.batch.processes import WorkerFailedError, WorkerProcesses
 from xnagent.batch.stopping import BatchStop
+from xnagent.errors import first_cause
 from xnagent.testing.server import ScriptedServer
 
 MORE = ("--processes", "2", "-j", "2", "--calls-at-once", "8")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 import anyio
 
 from xnagent.app.running import Stop
-from xnagent.batch.failure import first_cause
 from xnagent.core.state import SessionState
+from xnagent.errors import Caught
 from xnagent.store.mailbox import Letter
 
 CLOSING_SECONDS: Final = 30.0
@@ -23,25 +22,6 @@ class Work(Protocol):
 
     def __call__(self, *, stop: Stop) -> Awaitable[SessionState]:
         """Begin it."""
-
-
-class Kept:
-    """Keeps the error that ends the block, to be raised where nothing wraps it; cancellation goes through."""
-
-    def __init__(self, is_kept: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception)) -> None:
-        self.error: BaseException | None = None
-        self._is_kept = is_kept
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        if error is None or not self._is_kept(error):
-            return False
-        self.error = error
-        return True
 
 
 class Activity:
@@ -57,12 +37,12 @@ class Activity:
 
     async def carry_out(self) -> None:
         """Do it. What fails is kept for whoever asks."""
-        kept = Kept()
+        kept = Caught(Exception)
         try:
             with anyio.CancelScope(shield=True), kept:
                 self.state = await self._work(stop=self._stop)
         finally:
-            self._error = None if kept.error is None else first_cause(kept.error)
+            self._error = kept.error
             self.ended.set()
 
     async def outlive(self, holder: Callable[[], object]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Unpack
+from types import TracebackType
+from typing import Self, Unpack
 
 import anyio
 import anyio.to_thread
 
-from xnagent.api.activity import Kept
 from xnagent.api.driving import Driver
 from xnagent.api.events import Events
 from xnagent.api.final import Final, final_of
@@ -92,9 +92,22 @@ def last_settings(place: Place) -> Settings:
     return stored_settings(next((text for text in reversed(texts) if text), "{}"), session=place.name)
 
 
-def _is_kept(error: BaseException) -> bool:
-    """Of what ends the caller's block: everything but cancellation, which its scope has to see."""
-    return not isinstance(error, (GeneratorExit, anyio.get_cancelled_exc_class()))
+class _Kept:
+    """Keeps what ends the caller's block, to be raised where nothing wraps it; cancellation goes to its scope."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if error is None or isinstance(error, (GeneratorExit, anyio.get_cancelled_exc_class())):
+            return False
+        self.error = error
+        return True
 
 
 @asynccontextmanager
@@ -117,7 +130,7 @@ async def open_session(session: str | None = None, /, **options: Unpack[Options]
 @asynccontextmanager
 async def opened(chosen: Chosen, *, name: SessionId, settings: Settings, has_begun: bool) -> AsyncIterator[Session]:
     """A session of that name with these settings, until the block is left."""
-    kept = Kept(_is_kept)
+    kept = _Kept()
     async with anyio.create_task_group() as group:
         driver = Driver(chosen=chosen, group=group, session=name, settings=settings, has_begun=has_begun)
         with kept:

@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import anyio
 import anyio.to_thread
@@ -44,7 +43,7 @@ from xnagent.core.ids import SessionId
 from xnagent.core.record import SIGNAL_EXIT_CODE
 from xnagent.core.state import SessionState
 from xnagent.core.values import dataclass
-from xnagent.errors import PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
+from xnagent.errors import Caught, PrefixBrokenError, StoreError, UsageError, WorkspaceError, XnagentError
 from xnagent.orchestrator import Orchestrator
 from xnagent.ports import Workspaces
 from xnagent.store.codec import prepare
@@ -259,7 +258,7 @@ async def _drive(
     settings = prospects.settings
     earlier, began = store.state.spent_seconds, host.clock.monotonic()
     hooks = make_hooks(host, store, settings=settings, repository=places.repository)
-    ending = Ending()
+    ending = Caught(Exception)
     with ending:
         await begin(hooks, store, stop=stop.soft)
         async with staffed(host, store, places=places, prospects=prospects, earlier_seconds=earlier) as staff:
@@ -286,26 +285,6 @@ async def _drive(
 
 
 Work = Callable[[], Coroutine[object, object, None]]
-
-
-class Ending:
-    """Takes whatever error ends the work inside it; cancellation and exits of the process go through."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        self.error = error
-        return True
 
 
 def _unsettled(error: Exception | None, state: SessionState, *, stop: Stop) -> SessionSettled:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from xnagent.core.events import Outcome
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
@@ -19,38 +16,6 @@ class TerminatedError(BaseException):
     """SIGTERM came before there was a session to stop."""
 
     exit_code = 143
-
-
-class Caught:
-    """`with Caught() as caught:` keeps what ended the block in `caught.error` instead of letting it out.
-
-    Inside an event loop only `Caught(Exception)` will do: cancellation has to get through.
-    """
-
-    def __init__(self, kind: type[BaseException] = BaseException) -> None:
-        self.error: BaseException | None = None
-        self._kind = kind
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        """Keep the error; the one that tells most, if there are several."""
-        if error is None or not isinstance(error, self._kind):
-            return False
-        self.error = first_cause(error)
-        return True
-
-
-def first_cause(error: BaseException) -> BaseException:
-    """Out of a group of errors the one that a person should read: ours before others, the first before later ones."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    leaves = [first_cause(part) for part in error.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, XnagentError | KeyboardInterrupt)), leaves[0])
 
 
 def exit_code_of(error: BaseException) -> int:

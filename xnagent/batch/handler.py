@@ -13,13 +13,13 @@ from xnagent.app.host import Host
 from xnagent.app.running import SessionSpec, Stop, resume_session, run_session
 from xnagent.batch.assignment import Assignment, Report, parse_assignment, use_of
 from xnagent.batch.engine import EngineError, JobCancelledError, JobContext, JobPostponedError, LeaseLostError
-from xnagent.batch.failure import Caught, failure_record
+from xnagent.batch.failure import failure_record
 from xnagent.batch.repositories import Repositories
 from xnagent.batch.stopping import BatchStop
 from xnagent.core.ids import SessionId
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
-from xnagent.errors import StoreBusyError
+from xnagent.errors import Caught, StoreBusyError
 from xnagent.store.place import state_or_none
 
 BUSY_SECONDS: Final = 2.0

@@ -9,9 +9,8 @@ import anyio
 from xnagent.app.host import Host
 from xnagent.app.places import mirrors_of
 from xnagent.app.running import Stop
-from xnagent.batch.failure import Caught
 from xnagent.core.values import dataclass
-from xnagent.errors import UsageError, XnagentError
+from xnagent.errors import Caught, UsageError, XnagentError
 from xnagent.workspaces.addresses import Address, is_address, parse_address, shown_address
 
 

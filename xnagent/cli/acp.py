@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from argparse import Namespace
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -16,8 +15,7 @@ from xnagent.api.options import Chosen
 from xnagent.cli.console import Console
 from xnagent.cli.hosting import explicit, host_of
 from xnagent.cli.run import start_logging
-from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
-from xnagent.core.record import SIGNAL_EXIT_CODE
+from xnagent.cli.signals import until_signalled
 from xnagent.errors import UsageError
 
 SERVING: Final = "xnagent.acp.serving"
@@ -39,7 +37,11 @@ def execute(arguments: Namespace, console: Console) -> int:
     files = tuple(Path(file) for file in arguments.config)
     chosen = Chosen(host=host_of(arguments), explicit=tuple(explicit(arguments)), files=files, directory=".")
     chosen.settings()
-    return anyio.run(partial(_serve, serving, chosen, console=console))
+
+    async def answer(stop: anyio.Event) -> None:
+        await serving.serve(chosen, STDIN, write=console.raw, stop=stop)
+
+    return anyio.run(until_signalled, answer)
 
 
 def _serving() -> _Serving:
@@ -50,20 +52,3 @@ def _serving() -> _Serving:
             f"ACP_EXTRA_MISSING: the protocol's SDK cannot be loaded ({error}); "
             "install it with: pip install 'xnagent[acp]'"
         ) from error
-
-
-async def _serve(serving: _Serving, chosen: Chosen, *, console: Console) -> int:
-    stop, codes = anyio.Event(), [0]
-
-    async def heed(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(*heeded_signals()) as signals:
-            task_status.started()
-            async for number in signals:
-                codes.append(SIGNAL_EXIT_CODE[SIGNAL_NAMES[number]])
-                stop.set()
-
-    async with anyio.create_task_group() as group:
-        await group.start(heed)
-        await serving.serve(chosen, STDIN, write=console.raw, stop=stop)
-        group.cancel_scope.cancel()
-    return codes[-1]

@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final, NoReturn, Protocol, cast
 
-from xnagent.batch.failure import Caught, TerminatedError, exit_code_of, failure_record, message_of
+from xnagent.batch.failure import TerminatedError, exit_code_of, failure_record, message_of
 from xnagent.cli.arguments import COMMANDS, parse
 from xnagent.cli.console import Console, Output, claimed_stdout, flushed
 from xnagent.cli.secrecy import shut_memory
 from xnagent.cli.signals import heeded_signals
 from xnagent.core.masking import mask_of
 from xnagent.core.secrets import known_secrets
-from xnagent.errors import UsageError
+from xnagent.errors import Caught, UsageError
 
 SESSION_COMMANDS: Final = frozenset({"run", "resume", "batch"})
 """Their exit codes tell how sessions ended, whatever became of what they print."""
@@ -71,7 +71,7 @@ def run(given: Sequence[str]) -> int:
     with claimed_stdout() as descriptor:
         console = Console(descriptor, output=_output(arguments), verbosity=_verbosity(arguments))
         console.mask = mask_of(known_secrets(os.environ))
-        with Caught() as caught, _termination():
+        with Caught(BaseException) as caught, _termination():
             code = _command(arguments.command).execute(arguments, console)
             return _delivered(code, arguments.command, console=console)
         return _report(cast("BaseException", caught.error), console)

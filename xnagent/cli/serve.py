@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import secrets
 from argparse import Namespace
-from functools import partial
 from typing import Final, Protocol, cast
 
 import anyio
@@ -13,8 +12,7 @@ import anyio.abc
 
 from xnagent.cli.console import Console
 from xnagent.cli.hosting import host_of
-from xnagent.cli.signals import SIGNAL_NAMES, heeded_signals
-from xnagent.core.record import SIGNAL_EXIT_CODE
+from xnagent.cli.signals import until_signalled
 from xnagent.dashboard.plan import Plan, Ready
 from xnagent.errors import UsageError
 
@@ -46,7 +44,12 @@ def execute(arguments: Namespace, console: Console) -> int:
         words=[] if home is None else ["--home", str(home)],
     )
     plan.host.sessions.check()
-    return anyio.run(partial(_serve, _running(), plan, console=console))
+    running = _running()
+
+    async def serve(stop: anyio.Event) -> None:
+        await running.run(plan, ready=_ready(plan, console), stop=stop)
+
+    return anyio.run(until_signalled, serve)
 
 
 def _running() -> _Running:
@@ -58,15 +61,8 @@ def _running() -> _Running:
         ) from error
 
 
-async def _serve(running: _Running, plan: Plan, *, console: Console) -> int:
-    stop, codes = anyio.Event(), [0]
-
-    async def heed(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(*heeded_signals()) as signals:
-            task_status.started()
-            async for number in signals:
-                codes.append(SIGNAL_EXIT_CODE[SIGNAL_NAMES[number]])
-                stop.set()
+def _ready(plan: Plan, console: Console) -> Ready:
+    """What says where the pages are."""
 
     def ready(address: str, *, host: str, port: int, is_loopback: bool) -> None:
         if not is_loopback:
@@ -77,8 +73,4 @@ async def _serve(running: _Running, plan: Plan, *, console: Console) -> int:
         else:
             console.record({"type": "serving", "url": address, "host": host, "port": port, "token": plan.token})
 
-    async with anyio.create_task_group() as group:
-        await group.start(heed)
-        await running.run(plan, ready=ready, stop=stop)
-        group.cancel_scope.cancel()
-    return codes[-1]
+    return ready

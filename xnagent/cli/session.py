@@ -14,7 +14,7 @@ import anyio
 import anyio.abc
 
 from xnagent.app.running import Stop
-from xnagent.batch.failure import Caught, exit_code_of, failure_record
+from xnagent.batch.failure import exit_code_of, failure_record
 from xnagent.cli.actions import Actions, within_actions
 from xnagent.cli.console import Console
 from xnagent.cli.follow import Follower
@@ -23,6 +23,7 @@ from xnagent.cli.tracing import traced
 from xnagent.core.record import final_record
 from xnagent.core.state import SessionState
 from xnagent.core.text import Json
+from xnagent.errors import Caught
 from xnagent.export import github
 from xnagent.inspect.foreseen import outcome_line
 from xnagent.inspect.plain import count, line, money, seconds, share
@@ -48,7 +49,7 @@ class Work(Protocol):
 def drive(work: Work, follower: Follower, *, console: Console) -> int:
     """Run the session to its end, whatever the end is; returns the exit code, after one final record."""
     with _observed(follower, console=console) as actions:
-        with Caught() as caught:
+        with Caught(BaseException) as caught:
             state = anyio.run(partial(_watched, work, follower))
             follower.finish()
             _tell(state, console)

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
-from xnagent.batch.failure import Caught, message_of
+from xnagent.batch.failure import message_of
 from xnagent.cli.console import Console
 from xnagent.core.events import Stored
 from xnagent.core.masking import Mask
+from xnagent.errors import Caught
 from xnagent.export.otlp import masked
 from xnagent.export.spans import Span
 from xnagent.export.tracer import Tracer, spans_of

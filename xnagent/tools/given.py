@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import anyio
 
@@ -15,6 +14,7 @@ from xnagent.core.permissions import Rule, Rules, given_rule_name
 from xnagent.core.spine_events import ToolStarted
 from xnagent.core.text import clean, clip, first_line
 from xnagent.core.values import dataclass
+from xnagent.errors import Caught
 from xnagent.ports import Artifacts, Call, Intent, Outcome, ToolSpec
 from xnagent.tools.outcome import failure
 from xnagent.tools.output import clip_lines, readable
@@ -58,24 +58,6 @@ class GivenFunction:
         return GivenTool(name=spec.name, description=spec.description, parameters=parameters)
 
 
-class _Caught:
-    """Keeps the error that ends the block; cancellation and exits of the process go through."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self.error = error
-        return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenCallTool:
     """One such tool: its definition is the session's, its code this program's."""
@@ -99,12 +81,12 @@ class GivenCallTool:
         if call.workspace is None:
             return failure("NO_WORKSPACE", "there is no tree to work in here.", tool=self.tool.name)
         context = ToolContext(session=self.session, run=str(call.agent), workspace=call.workspace.root)
-        caught = _Caught()
+        caught = Caught(Exception)
         text: str | None = None
         with anyio.move_on_after(self.function.timeout_seconds), caught:
             text = await self.function.act(call.arguments, context)
-        if caught.error is not None:
-            return self._failed(caught.error)
+        if caught.raised is not None:
+            return self._failed(caught.raised)
         return self._late() if text is None else _outcome(text, name=self.tool.name, artifacts=call.artifacts)
 
     async def reconcile(self, call: Call, started: ToolStarted) -> Outcome | None:

@@ -10,8 +10,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from xnagent.core.mcp import Listing
+from xnagent.errors import Caught
 from xnagent.ports import Workspace
-from xnagent.tools.mcp.link import Answer, Caught, Dialler, Endpoint, Peer, PeerError
+from xnagent.tools.mcp.link import Answer, Dialler, Endpoint, Peer, PeerError, fault_of
 
 MOST_LOSSES: Final = 2
 """In a row: a server that was lost so often is not started again."""
@@ -120,7 +121,7 @@ class Connection:
 
     async def _keep(self, attempt: _Attempt) -> None:
         """Hold it open, in one task from begin to end."""
-        caught = Caught()
+        caught = Caught(Exception)
         with caught, attempt.scope:
             opened = self.dialler.open(
                 self.endpoint, place=self.place, protocol=self.protocol, on_change=self.on_change
@@ -131,7 +132,7 @@ class Connection:
                 self.on_listed(listing)
                 attempt.settled.set()
                 await attempt.leave.wait()
-        attempt.fault = caught.fault
+        attempt.fault = fault_of(caught.error)
         attempt.settled.set()
         attempt.over.set()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 
 from xnagent.core.mcp import Offer
 from xnagent.core.text import Json
@@ -93,29 +92,9 @@ class Dialler(Protocol):
         """
 
 
-class Caught:
-    """Takes whatever error ends the work inside it; cancellation goes through. `fault` says what it was."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        self.error = error
-        return True
-
-    @property
-    def fault(self) -> PeerError | None:
-        """The error as a fault of the server; None: there was none."""
-        if self.error is None or isinstance(self.error, PeerError):
-            return self.error
-        told = str(self.error).strip() or type(self.error).__name__
-        return PeerError("MCP_DOWN", told, is_over=True)
+def fault_of(error: Exception | None) -> PeerError | None:
+    """What ended the talk, as a fault of the server; None: nothing did."""
+    if error is None or isinstance(error, PeerError):
+        return error
+    told = str(error).strip() or type(error).__name__
+    return PeerError("MCP_DOWN", told, is_over=True)

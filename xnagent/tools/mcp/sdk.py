@@ -37,9 +37,10 @@ from pydantic import TypeAdapter, ValidationError
 from xnagent import __version__
 from xnagent.core.mcp import MOST_TOOLS, Offer
 from xnagent.core.text import Json
+from xnagent.errors import Caught
 from xnagent.ports import Running, Services, Workspace
 from xnagent.tools.mcp import http, stdio
-from xnagent.tools.mcp.link import Answer, Caught, Endpoint, Part, Peer, PeerError
+from xnagent.tools.mcp.link import Answer, Endpoint, Part, Peer, PeerError
 from xnagent.tools.mcp.stdio import Streams
 
 MOST_PAGES: Final = 50
@@ -162,7 +163,7 @@ def _mode(protocol: str) -> str:
 @asynccontextmanager
 async def _faults(why: Why = _unknown) -> AsyncIterator[None]:
     """The SDK's errors as faults of the server."""
-    caught = Caught()
+    caught = Caught(Exception)
     with caught:
         yield
     if caught.error is not None:
