@@ -1,6 +1,7 @@
 """The served pages in a real browser: quiet, alone, right, growing in place, and steering sessions."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +58,16 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def house(demo_home: Path) -> Iterator[House]:
-    sessions = FileSessions(demo_home)
-    (path,) = demo_home.glob("sessions/*.db")
+def house(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    home = tmp_path_factory.mktemp("house") / "home"
+    shutil.copytree(demo_home, home)
+    sessions = FileSessions(home)
+    (path,) = home.glob("sessions/*.db")
     with written(sessions, "s-long", requests=REQUESTS, steps=20) as long:
         long.go_on(EVENTS)
-    shell = Shell(folder=demo_home.parent, extra={})
+    shell = Shell(folder=home.parent, extra={})
     shell.repository.mkdir()
-    with served(shell, "--home", str(demo_home)) as server:
+    with served(shell, "--home", str(home)) as server:
         yield House(sessions=sessions, server=server, demo=path.stem, long="s-long")
 
 
