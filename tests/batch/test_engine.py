@@ -33,6 +33,13 @@ async def hasty(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIter
         yield place
 
 
+@pytest.fixture(params=["local", "temporal"])
+async def brisk(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Place]:
+    """A place where a worker is not taken for lost because the machine has much to do."""
+    async with place_of(request, anyio_backend, terms=Terms(lease_seconds=1.2, most_losses=2)) as place:
+        yield place
+
+
 async def test_each_job_is_done_once_and_handed_back_once(place: Place):
     done: list[str] = []
 
@@ -183,14 +190,14 @@ async def test_B048_a_silent_worker_loses_its_job_and_what_it_says_later(hasty: 
         closing.set()
 
 
-async def test_a_heartbeat_keeps_a_job_that_takes_longer_than_the_lease(hasty: Place):
+async def test_a_heartbeat_keeps_a_job_that_takes_longer_than_the_lease(brisk: Place):
     async def slow(context: JobContext) -> str:
-        for _ in range(20):
+        for _ in range(14):
             await anyio.sleep(context.beat_seconds / 2)
             await context.heartbeat()
         return f"attempt {context.attempt}"
 
-    first, second, closing = await hasty.connect(), await hasty.connect(), anyio.Event()
+    first, second, closing = await brisk.connect(), await brisk.connect(), anyio.Event()
     await first.submit(orders("a"))
     async with anyio.create_task_group() as group:
         for engine in (first, second):
@@ -206,7 +213,7 @@ async def test_a_job_that_loses_worker_after_worker_is_given_up_unless_it_gets_o
     async def do(context: JobContext) -> str:
         with suppress(LeaseLostError):
             await context.heartbeat(context.attempt if gets_on else 7)
-        if context.attempt == 4:
+        if context.attempt >= 4:
             return "done"
         await closing.wait()
         return "never heard"

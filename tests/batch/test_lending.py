@@ -18,6 +18,7 @@ def spent(shell: Shell) -> float:
     return sum(line["usage"]["cost_usd"] for line in results(shell))
 
 
+@pytest.mark.timeout(180)
 def test_M118_money_of_the_whole_batch_is_never_passed_and_more_of_it_goes_on(shell: Shell):
     """A request may cost $0.03 and costs about $0.0005: one loan after the other has to come back."""
     write_jobs(shell, *({"id": f"j{number}", "objective": f"job {number}"} for number in range(6)))

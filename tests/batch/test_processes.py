@@ -77,8 +77,8 @@ async def test_a_worker_that_is_killed_is_replaced_and_one_that_will_not_end_is_
         async with anyio.create_task_group() as group:
             group.start_soon(workers.work, closing)
             for count in (1, 2):
-                while not mark.exists() or len(mark.read_text()) < count:
-                    await anyio.lowlevel.checkpoint()
+                while not workers.running or not mark.exists() or len(mark.read_text()) < count:
+                    await anyio.sleep(0.01)
                 (process,) = workers.running
                 if count == 1:
                     process.kill()

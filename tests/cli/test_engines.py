@@ -85,7 +85,7 @@ def test_M91_interrupted_sessions_end_in_order_and_go_on(temporal_server: tempor
         ScriptedServer(script(apple=HANG, pear=HANG)) as server,
         shell.started(*batch(shell, server.base_url, *options)) as process,
     ):
-        wait_for(lambda: len(server.exchanges) >= 2)
+        wait_for(lambda: server.exchanges and len(sessions(shell)) == 2)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=SECONDS)
     assert (process.returncode, results(shell)) == (130, []), told.decode()

@@ -15,7 +15,7 @@ from xnagent.api.options import Chosen
 from xnagent.cli.console import Console
 from xnagent.cli.hosting import explicit, host_of
 from xnagent.cli.run import start_logging
-from xnagent.cli.signals import until_signalled
+from xnagent.cli.standing import until_signalled
 from xnagent.errors import UsageError
 
 SERVING: Final = "xnagent.acp.serving"

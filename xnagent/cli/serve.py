@@ -12,7 +12,7 @@ import anyio.abc
 
 from xnagent.cli.console import Console
 from xnagent.cli.hosting import host_of
-from xnagent.cli.signals import until_signalled
+from xnagent.cli.standing import until_signalled
 from xnagent.dashboard.plan import Plan, Ready
 from xnagent.errors import UsageError
 
