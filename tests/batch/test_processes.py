@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from tests.batch.scenes import HANG, OK, batch, children_of, results, script, sessions, wait_for, write_jobs
@@ -73,12 +75,15 @@ async def test_a_worker_that_is_killed_is_replaced_and_one_that_will_not_end_is_
         commands=[[sys.executable, "-c", deaf]], stop=BatchStop(), environ=os.environ, closing_seconds=0.1
     )
     closing = anyio.Event()
+
+    def has_begun(count: int) -> bool:
+        return bool(workers.running) and mark.exists() and len(mark.read_text()) == count
+
     with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as group:
             group.start_soon(workers.work, closing)
             for count in (1, 2):
-                while not workers.running or not mark.exists() or len(mark.read_text()) < count:
-                    await anyio.sleep(0.01)
+                await anyio.to_thread.run_sync(wait_for, partial(has_begun, count))
                 (process,) = workers.running
                 if count == 1:
                     process.kill()
